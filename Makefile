@@ -1,0 +1,43 @@
+# Each target sets up what it needs. PYTHON names the interpreter that .venv is made with.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/)java
+
+export SPARK_LOCAL_IP := 127.0.0.1
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+
+.PHONY: demo test bench lint java
+.NOTPARALLEL:
+
+demo: java $(STAMP)
+	$(BIN)/python examples/word_count.py
+
+test: java lint
+	$(BIN)/pytest
+
+bench: java $(STAMP)
+	$(BIN)/python -m bench
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Spark needs Java 17 or newer; `version "1.8.0"` counts as 1.
+java:
+	@$(if $(filter ok,$(shell $(JAVA) -version 2>&1 | awk -F'[".]' \
+	    '/version "/ && $$2 >= 17 { print "ok" }')),, \
+	  $(error Java 17 or newer not found: apt-get install openjdk-17-jre-headless))
+
+$(STAMP): pyproject.toml
+	@$(if $(filter ok,$(shell $(PYTHON) -c \
+	    'import sys; print("ok" * (sys.version_info >= (3, 11)))' 2>/dev/null)),, \
+	  $(error Python 3.11 or newer not found as $(PYTHON): try make PYTHON=python3.11))
+	@$(if $(filter ok,$(shell $(PYTHON) -c \
+	    'import ensurepip, venv; print("ok")' 2>/dev/null)),, \
+	  $(error $(PYTHON) cannot make a virtual environment: apt-get install python3-venv))
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
