@@ -1,0 +1,87 @@
+"""Every error that Godwit raises on purpose, under one root.
+
+Each leaf also inherits the builtin it resembles, carries its fields, pickles cleanly (errors cross
+process borders in Spark) and says what to do next.
+"""
+
+from typing import Any
+
+
+class GodwitError(Exception):
+    """The root of all errors raised by Godwit."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[GodwitError], args: tuple[Any, ...], fields: dict[str, Any]) -> GodwitError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class ConfigError(GodwitError, ValueError):
+    """A query was described in a way that cannot work; nothing has been started."""
+
+
+class RefusedError(GodwitError, ValueError):
+    """A control request was refused; nothing has changed."""
+
+
+class IncompatibleError(GodwitError, ValueError):
+    """The query at restart does not fit the state in its checkpoint."""
+
+    def __init__(self, operator: str, reason: str) -> None:
+        super().__init__(f"operator '{operator}' does not fit its checkpoint: {reason}")
+        self.operator = operator
+        self.reason = reason
+
+
+class CheckpointError(GodwitError, RuntimeError):
+    """A checkpoint as a whole cannot be used: its parts contradict each other."""
+
+    def __init__(self, checkpoint: str, reason: str) -> None:
+        super().__init__(f"checkpoint {checkpoint}: {reason}")
+        self.checkpoint = checkpoint
+        self.reason = reason
+
+
+class FencedError(GodwitError, RuntimeError):
+    """Another driver took this checkpoint over; this one must stop."""
+
+    def __init__(self, checkpoint: str, generation: int, newer: int) -> None:
+        super().__init__(
+            f"checkpoint {checkpoint} was taken over: this driver holds generation {generation}, "
+            f"generation {newer} exists. Another process runs this query now; stop this one. "
+            "Nothing of its unfinished epoch was kept."
+        )
+        self.checkpoint = checkpoint
+        self.generation = generation
+        self.newer = newer
+
+
+class DamagedFileError(GodwitError, OSError):
+    """A file is damaged, truncated, foreign or of a newer version. Nothing was overwritten."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class OperatorError(GodwitError, RuntimeError):
+    """The user's function raised; nothing of the epoch was kept."""
+
+    def __init__(
+        self, operator: str, key: str, cause: str, *, epoch: int = -1, worker: int = -1
+    ) -> None:
+        super().__init__(
+            f"operator '{operator}' failed at key {key} (epoch {epoch}, worker {worker}); "
+            f"nothing of this epoch was kept. The original error:\n{cause}"
+        )
+        self.operator = operator
+        self.key = key
+        self.cause = cause
+        self.epoch = epoch
+        self.worker = worker

@@ -1,0 +1,1 @@
+"""Pure values: bins, epochs, routing and schemas."""

@@ -1,0 +1,143 @@
+"""Which worker computes which bin: an immutable value that changes only between epochs."""
+
+import base64
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.errors import ConfigError, RefusedError
+
+MAX_BITS = 20
+MAX_WORKERS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """From `epoch` on, `bin` is computed by `worker`."""
+
+    epoch: int
+    bin: int
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One bin changing worker."""
+
+    bin: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """The worker of every bin; every bin has exactly one owner below `workers`.
+
+    >>> routing = Routing.even(bins=8, workers=2)
+    >>> routing.owners.tolist()
+    [0, 0, 0, 0, 1, 1, 1, 1]
+    >>> routing.assign({3: 1}).bins_of(1).tolist()
+    [3, 4, 5, 6, 7]
+    """
+
+    owners: npt.NDArray[np.int32]
+    workers: int
+
+    def __post_init__(self) -> None:
+        check_bins(len(self.owners))
+        check_workers(self.workers)
+        strays = self.owners[(self.owners < 0) | (self.owners >= self.workers)]
+        if len(strays):
+            raise ConfigError(
+                f"a routing over {self.workers} workers names worker {strays[0]}; "
+                f"workers are numbered 0 to {self.workers - 1}"
+            )
+        owners = np.ascontiguousarray(self.owners, dtype=np.int32)
+        if owners.flags.writeable:
+            owners = owners.copy()
+            owners.setflags(write=False)
+        object.__setattr__(self, "owners", owners)
+
+    @classmethod
+    def even(cls, bins: int, workers: int) -> Self:
+        """Contiguous, equally many bins a worker (as equal as they can be)."""
+        check_bins(bins)
+        check_workers(workers)
+        return cls((np.arange(bins, dtype=np.int64) * workers // bins).astype(np.int32), workers)
+
+    @property
+    def bins(self) -> int:
+        return len(self.owners)
+
+    @property
+    def bits(self) -> int:
+        return self.bins.bit_length() - 1
+
+    def bins_of(self, worker: int) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(self.owners == worker)
+
+    def assign(self, owners: Mapping[int, int], workers: int | None = None) -> "Routing":
+        """This routing with other owners for some bins, and perhaps another number of workers."""
+        workers = self.workers if workers is None else workers
+        changed = self.owners.copy()
+        for bin, worker in owners.items():
+            if not 0 <= bin < self.bins:
+                raise RefusedError(f"unknown bin {bin}: bins are numbered 0 to {self.bins - 1}")
+            if not 0 <= worker < workers:
+                raise RefusedError(f"unknown worker {worker}: workers are 0 to {workers - 1}")
+            changed[bin] = worker
+        if changed.max() >= workers:
+            bin = int(changed.argmax())
+            raise RefusedError(
+                f"worker {changed[bin]} cannot be retired: it would still own bin {bin}"
+            )
+        return Routing(changed, workers)
+
+    def moves_to(self, target: "Routing") -> Iterator[Move]:
+        """The moves that lead from here to `target`, in the order of the bins."""
+        if target.bins != self.bins:
+            raise ConfigError(f"a routing of {self.bins} bins cannot move to {target.bins} bins")
+        for bin in np.flatnonzero(self.owners != target.owners).tolist():
+            yield Move(bin, int(self.owners[bin]), int(target.owners[bin]))
+
+    def with_workers(self, workers: int) -> "Routing":
+        """This routing over another number of workers, spread evenly if it has to change."""
+        return self if workers == self.workers else Routing.even(self.bins, workers)
+
+    def with_bins(self, bins: int) -> "Routing":
+        """The same hash ranges at the same workers; a merged bin follows its first part."""
+        check_bins(bins)
+        if bins >= self.bins:
+            return Routing(np.repeat(self.owners, bins // self.bins), self.workers)
+        return Routing(self.owners[:: self.bins // bins], self.workers)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Routing):
+            return NotImplemented
+        return self.workers == other.workers and np.array_equal(self.owners, other.owners)
+
+    def __hash__(self) -> int:
+        return hash((self.workers, self.owners.tobytes()))
+
+    def to_json(self) -> dict[str, Any]:
+        packed = base64.b64encode(zlib.compress(self.owners.astype("<u2").tobytes(), 1))
+        return {"workers": self.workers, "owners": packed.decode()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        owners = np.frombuffer(zlib.decompress(base64.b64decode(data["owners"])), dtype="<u2")
+        return cls(owners.astype(np.int32), data["workers"])
+
+
+def check_bins(bins: int) -> None:
+    if bins < 1 or bins & (bins - 1) or bins.bit_length() - 1 > MAX_BITS:
+        raise ConfigError(f"bins must be a power of two from 1 to 2^{MAX_BITS}, not {bins}")
+
+
+def check_workers(workers: int) -> None:
+    if not 1 <= workers <= MAX_WORKERS:
+        raise ConfigError(f"workers must be from 1 to {MAX_WORKERS}, not {workers}")
