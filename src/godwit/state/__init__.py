@@ -1,0 +1,1 @@
+"""Durable state: files in hash order, their trees, merging and reading them."""

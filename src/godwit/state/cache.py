@@ -1,0 +1,246 @@
+"""Local copies of immutable checkpoint files, shared by the processes of an executor.
+
+Nothing here is needed for correctness: files are fetched from the checkpoint again when the cache,
+or a part of it, is gone. Processes need no locks between them, because a copy appears by renaming
+and a mapped file stays readable when its name is deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from godwit.errors import DamagedFileError
+from godwit.state.file import StateFile, read, verified_chunks, verify
+from godwit.state.table import FileRef, TableSpec
+
+SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
+
+MAX_OPENED: Final = 2048
+IDLE_SECONDS: Final = 120.0
+TOUCH_SECONDS: Final = 5.0
+
+
+class FileCache:
+    """Local copies of checkpoint files, bounded in bytes and safe to delete at any time.
+
+    At most `limit` bytes stay in `directory`, apart from what other processes added since this one
+    last looked (at most a sixteenth of the limit each). Files larger than the limit, and all files
+    when the directory cannot be written, are mapped where they are.
+    """
+
+    def __init__(self, location: Path, directory: Path, limit: int) -> None:
+        self._location = location
+        self._directory = directory
+        self._limit = limit
+        self.fetched_bytes = 0  # read from the checkpoint by this object
+        self.hits = 0  # files that this object found here
+
+    def add(self, ref: FileRef) -> None:
+        """Keep a file that this process has just written to the checkpoint.
+
+        It is a hard link where possible, so marking it as used changes the original's times too.
+        """
+        if ref.bytes > self._limit:
+            return
+        local = self._local(ref)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            os.link(self._location / ref.name, local)
+        except FileExistsError:
+            return
+        except OSError:  # another filesystem, or one without links
+            if not self._copy(ref, local):
+                return
+        self._account(ref.bytes)
+
+    def open(self, ref: FileRef, spec: TableSpec) -> StateFile:
+        """Map a file, from here if possible; raises DamagedFileError if the original is damaged."""
+        local = self._local(ref)
+        file = _opened.get(local, spec)
+        if file is None:
+            file = _open_local(local, ref, spec)
+        if file is not None:
+            self.hits += 1
+            return file
+        self.fetched_bytes += ref.bytes
+        if ref.bytes <= self._limit and self._copy(ref, local):
+            file = _open_local(local, ref, spec)
+            self._account(ref.bytes)
+        if file is None:
+            file = self._open_original(ref, spec)
+            _opened.put(local, file, copied=False)
+        return file
+
+    def _local(self, ref: FileRef) -> str:
+        """The path of the local copy: a name of its own for each content of each checkpoint."""
+        origin = hashlib.blake2b(f"{self._location}/{ref.name}".encode(), digest_size=16)
+        return f"{self._directory}/{origin.hexdigest()}-{ref.crc:08x}{SUFFIX}"
+
+    def _open_original(self, ref: FileRef, spec: TableSpec) -> StateFile:
+        path = self._location / ref.name
+        verify(path, ref)
+        return read(path, spec, ref)
+
+    def _copy(self, ref: FileRef, local: str) -> bool:
+        """Copy a file from the checkpoint, checking its sum; False if it cannot be kept here."""
+        temporary = f"{self._directory}/{uuid.uuid4().hex}.tmp{SUFFIX}"
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as target:
+                for chunk in verified_chunks(self._location / ref.name, ref):
+                    target.write(chunk)
+            os.rename(temporary, local)
+        except DamagedFileError:
+            _delete(temporary)
+            raise
+        except OSError:
+            _delete(temporary)
+            return False
+        return True
+
+    def _account(self, added: int) -> None:
+        """Note that this process added so many bytes; look at the directory only when it must."""
+        usage = _usages.get(str(self._directory))
+        if usage is not None:
+            usage.total += added
+            usage.unseen += added
+            if usage.total <= self._limit and usage.unseen <= self._limit // 16:
+                return
+        _usages[str(self._directory)] = _Usage(total=self._evict(), unseen=0)
+
+    def _evict(self) -> int:
+        """Delete the least recently used files if there are too many bytes; returns what stays."""
+        files = _scan(self._directory)
+        total = sum(size for _, size, _ in files)
+        if total <= self._limit:
+            return total
+        for _, size, path in sorted(files):
+            if total <= self._limit - self._limit // 8:  # leave room, so as not to be back at once
+                break
+            if _delete(path):
+                _opened.forget(path)
+                total -= size
+        return total
+
+
+@dataclass(slots=True)
+class _Usage:
+    """How many bytes a directory holds as far as this process knows."""
+
+    total: int
+    unseen: int  # added by this process since it last looked
+
+
+@dataclass(slots=True)
+class _Entry:
+    file: StateFile
+    copied: bool  # it is a local copy, and to be marked as used
+    used: float
+    touched: float
+
+
+class _Opened:
+    """The files that this process has mapped, by the path of their local copy.
+
+    A mapped file holds its disk space also when it has been deleted; so the number of files, and
+    the time that one stays without being used, are bounded.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
+        self._lock = threading.Lock()
+
+    def get(self, local: str, spec: TableSpec) -> StateFile | None:
+        """The file if it is open; None when its local copy was deleted, to give its space back."""
+        now = time.monotonic()
+        with self._lock:
+            self._expire(now)
+            entry = self._entries.get(local)
+            if entry is None or entry.file.spec != spec:
+                return None
+            if entry.copied and now - entry.touched > TOUCH_SECONDS:
+                if not _touch(local):
+                    del self._entries[local]
+                    return None
+                entry.touched = now
+            entry.used = now
+            self._entries.move_to_end(local)
+            return entry.file
+
+    def put(self, local: str, file: StateFile, *, copied: bool) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._entries[local] = _Entry(file, copied, used=now, touched=now)
+            self._entries.move_to_end(local)
+            self._expire(now)
+
+    def forget(self, local: str) -> None:
+        with self._lock:
+            self._entries.pop(local, None)
+
+    def _expire(self, now: float) -> None:
+        while self._entries:
+            oldest = next(iter(self._entries.values()))
+            if len(self._entries) <= MAX_OPENED and now - oldest.used <= IDLE_SECONDS:
+                return
+            self._entries.popitem(last=False)
+
+
+_opened: Final = _Opened()
+_usages: Final[dict[str, _Usage]] = {}
+
+
+def _open_local(local: str, ref: FileRef, spec: TableSpec) -> StateFile | None:
+    """Map a local copy; None when there is none, or was none that could be used."""
+    if not _touch(local):
+        return None
+    try:
+        file = read(Path(local), spec, ref)
+    except DamagedFileError:
+        _delete(local)
+        return None
+    _opened.put(local, file, copied=True)
+    return file
+
+
+def _scan(directory: Path) -> list[tuple[int, int, str]]:
+    """Time of last use, bytes and path of each file of the cache."""
+    files = []
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith(SUFFIX):
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    files.append((status.st_mtime_ns, status.st_size, entry.path))
+    return files
+
+
+def _touch(path: str) -> bool:
+    """Mark a file as used now; False when there is none."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    except OSError:  # the mark is not worth failing for
+        pass
+    return True
+
+
+def _delete(path: str) -> bool:
+    """Delete a file; True when it is gone, whoever did it."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
