@@ -1,0 +1,179 @@
+"""The read side of a checkpoint's log: what was decided, what was published, and by whom."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from godwit.errors import CheckpointError, DamagedFileError
+from godwit.log.control import Control
+from godwit.log.files import Files
+from godwit.log.intent import Intent
+from godwit.log.layout import (
+    FORMAT,
+    GENERATIONS,
+    HOME,
+    INTENTS,
+    MANIFESTS,
+    TICK,
+    generation_name,
+    intent_name,
+    manifest_name,
+)
+from godwit.log.manifest import Manifest
+from godwit.log.records import decode_as
+from godwit.model.routing import Routing
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Which process took the checkpoint as the `number`th, and when (seconds since 1970)."""
+
+    number: int
+    host: str
+    pid: int
+    time: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"number": self.number, "host": self.host, "pid": self.pid, "time": self.time}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+class History:
+    """The intents, manifests, generations and requests of the checkpoint at `root`.
+
+    It changes nothing, so it can be used beside a running driver. It remembers the routings that it
+    resolved last: after a rollback of the checkpoint, inspect again.
+    """
+
+    def __init__(self, root: Path, durable: bool = True) -> None:
+        self.root = root
+        self.files = Files(root / HOME, durable)
+        self.control = Control(self.files)
+        self._routings: dict[tuple[str, int], Routing] = {}
+
+    @staticmethod
+    def inspect(root: Path) -> "History":
+        """Look at a checkpoint without taking it over."""
+        history = History(root)
+        if not history.files.exists(FORMAT):
+            raise CheckpointError(
+                str(root),
+                "there is no Godwit checkpoint here; name the directory that the query was "
+                f"started with (it holds {HOME}/{FORMAT})",
+            )
+        history.check_layout()
+        return history
+
+    def check_layout(self) -> None:
+        """Refuse a checkpoint that a newer version laid out."""
+        self._load(FORMAT, "checkpoint", dict)
+
+    def manifest(self, epoch: int) -> Manifest | None:
+        name = manifest_name(epoch)
+        manifest = self._load(name, "manifest", Manifest.from_json)
+        if manifest is not None:
+            self._check_epoch(name, manifest.epoch, epoch)
+        return manifest
+
+    def epochs(self) -> list[int]:
+        """The epochs whose manifests are retained, in order."""
+        return self.files.numbers(MANIFESTS)
+
+    def last(self) -> Manifest | None:
+        """The newest manifest."""
+        epochs = self.epochs()
+        return self.manifest(epochs[-1]) if epochs else None
+
+    def intent(self, epoch: int) -> Intent | None:
+        """The intent of an epoch with its routings in full, wherever they are written."""
+        name = intent_name(epoch)
+        kept: dict[tuple[str, int], Routing] = {}
+
+        def routing(operator: str, entry: dict[str, Any]) -> Routing:
+            since = entry.get("since", epoch)
+            found = self._routings.get((operator, since))
+            if found is None and since == epoch:
+                found = Routing.from_json(entry)
+            elif found is None:
+                found = self._written_routing(operator, since, name)
+            kept[operator, since] = found
+            return found
+
+        intent = self._load(name, "intent", lambda body: Intent.from_json(body, routing))
+        if intent is not None:
+            self._check_epoch(name, intent.epoch, epoch)
+            self._routings = kept
+        return intent
+
+    def intents(self) -> list[int]:
+        """The epochs whose intents are retained, in order."""
+        return self.files.numbers(INTENTS)
+
+    def since(self, epoch: int) -> dict[str, int]:
+        """For each operator of an intent, the epoch whose intent holds its routing in full."""
+
+        def since(body: dict[str, Any]) -> dict[str, int]:
+            entries: dict[str, Any] = body["routings"]
+            return {operator: entry.get("since", epoch) for operator, entry in entries.items()}
+
+        return self._load(intent_name(epoch), "intent", since) or {}
+
+    def generations(self) -> list[Generation]:
+        """Who took this checkpoint over, in order."""
+        found = []
+        for number in self.files.numbers(GENERATIONS):
+            name = generation_name(number)
+            generation = self._load(name, "generation", Generation.from_json)
+            if generation is not None:
+                found.append(generation)
+        return found
+
+    def newest_generation(self) -> int:
+        """The number of the driver that holds this checkpoint; 0 before the first."""
+        return max(self.files.numbers(GENERATIONS), default=0)
+
+    def tick(self) -> int:
+        """How often an epoch was asked for, data or not."""
+        try:
+            text = self.files.read(TICK)
+        except FileNotFoundError:
+            return 0
+        try:
+            return int(text)
+        except ValueError as error:
+            path = self.files.root / TICK
+            raise DamagedFileError(str(path), "is not a number; delete this file") from error
+
+    def _written_routing(self, operator: str, epoch: int, referrer: str) -> Routing:
+        def routing(body: dict[str, Any]) -> Routing:
+            return Routing.from_json(body["routings"][operator])
+
+        found = self._load(intent_name(epoch), "intent", routing)
+        if found is None:
+            raise DamagedFileError(
+                str(self.files.root / referrer),
+                f"refers to the routing in {intent_name(epoch)}, which is missing; "
+                "restore the checkpoint from a backup",
+            )
+        return found
+
+    def _load(self, name: str, kind: str, build: Callable[[Any], T]) -> T | None:
+        try:
+            data = self.files.read(name)
+        except FileNotFoundError:
+            return None
+        return decode_as(self.files.root / name, data, kind, build)
+
+    def _check_epoch(self, name: str, found: int, wanted: int) -> None:
+        if found != wanted:
+            raise DamagedFileError(
+                str(self.files.root / name),
+                f"holds epoch {found}, so it was copied or renamed; "
+                "restore the checkpoint from a backup",
+            )

@@ -1,0 +1,51 @@
+"""What an epoch was decided to do, before any of its work."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from godwit.model.routing import Routing
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """The decisions of one epoch; a replay of the epoch obeys the same intent.
+
+    `query` is Spark's id of the query and `offsets` the digest of Spark's offsets of the epoch.
+    Routings and merges are by operator; merges are JSON that the log does not look into.
+    """
+
+    epoch: int
+    generation: int
+    query: str
+    offsets: str
+    routings: Mapping[str, Routing]
+    merges: Mapping[str, Any]
+
+    def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
+        """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
+        return {
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "query": self.query,
+            "offsets": self.offsets,
+            "routings": {
+                operator: {"since": since[operator]} if operator in since else routing.to_json()
+                for operator, routing in self.routings.items()
+            },
+            "merges": dict(self.merges),
+        }
+
+    @classmethod
+    def from_json(
+        cls, data: dict[str, Any], routing: Callable[[str, dict[str, Any]], Routing]
+    ) -> Self:
+        """From JSON; `routing` turns what stands for an operator's routing into the routing."""
+        return cls(
+            epoch=data["epoch"],
+            generation=data["generation"],
+            query=data["query"],
+            offsets=data["offsets"],
+            routings={name: routing(name, entry) for name, entry in data["routings"].items()},
+            merges=data["merges"],
+        )

@@ -1,0 +1,237 @@
+"""The write side of a checkpoint's log: one driver at a time, and a fence around it."""
+
+import os
+import shutil
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from godwit import faults
+from godwit.errors import CheckpointError, DamagedFileError, FencedError
+from godwit.log.files import Files
+from godwit.log.history import Generation, History
+from godwit.log.intent import Intent
+from godwit.log.layout import (
+    CONTROL,
+    FORMAT,
+    GENERATIONS,
+    HOME,
+    INTENTS,
+    MANIFESTS,
+    STAGING,
+    TICK,
+    generation_name,
+    intent_name,
+    manifest_name,
+    request_name,
+)
+from godwit.log.manifest import Manifest
+from godwit.log.records import encode
+from godwit.model.routing import Routing
+
+_DIRECTORIES = (GENERATIONS, INTENTS, MANIFESTS, CONTROL, STAGING)
+
+
+class Journal(History):
+    """The log of a checkpoint in the hands of its newest driver.
+
+    Once `open` has returned, no older journal of the same checkpoint can change anything: each
+    journal makes its changes through a staging directory of its own, and a newer one takes those of
+    the older away. So a driver that was stopped at any instruction and wakes up later fails with
+    FencedError, and what it was about to publish or delete stays as it is.
+    """
+
+    def __init__(self, root: Path, generation: int, staging: Path, durable: bool = True) -> None:
+        super().__init__(root, durable)
+        self.generation = generation
+        self._fenced = Files(root / HOME, durable, staging)
+        self._bumping = threading.Lock()
+
+    @classmethod
+    def open(cls, root: Path, durable: bool = True) -> Self:
+        """Take the checkpoint at `root` over, from nothing or from another driver."""
+        history = History(root, durable)
+        _lay_out(history)
+        generation, staging = _take(history, durable)
+        _close_older(history.files, generation)
+        return cls(root, generation, staging, durable)
+
+    def check(self) -> None:
+        """Raise FencedError if another driver took this checkpoint over; costs one look-up."""
+        if self.files.exists(generation_name(self.generation + 1)):
+            raise FencedError(str(self.root), self.generation, self.newest_generation())
+
+    def begin(self, intent: Intent) -> Intent:
+        """Decide an epoch: write its intent under this generation, or return the one it has.
+
+        An epoch that was begun with other offsets or by another query is refused.
+        """
+        epoch = intent.epoch
+        faults.reach("intent", "before", epoch)
+        begun = self.intent(epoch)
+        self.check()
+        if begun is None:
+            begun = replace(intent, generation=self.generation)
+            since = self._unchanged(begun)
+            self._create(intent_name(epoch), encode("intent", begun.to_json(since)))
+            self._routings = {
+                (name, since.get(name, epoch)): routing for name, routing in begun.routings.items()
+            }
+        self._check_same(begun, intent)
+        faults.reach("intent", "after", epoch)
+        return begun
+
+    def publish(self, manifest: Manifest) -> Manifest:
+        """Make an epoch so: write its manifest under this generation, or return the one it has.
+
+        A manifest that an older driver published first counts, and the caller goes on from it: it
+        followed the same intent. One of other offsets or of another query is refused.
+        """
+        epoch = manifest.epoch
+        faults.reach("manifest", "before", epoch)
+        published = self.manifest(epoch)
+        self.check()
+        if published is None:
+            published = replace(manifest, generation=self.generation)
+            self._create(manifest_name(epoch), encode("manifest", published.to_json()))
+        self._check_same(published, manifest)
+        faults.reach("manifest", "after", epoch)
+        return published
+
+    def delete(self, name: str) -> None:
+        """Delete a file below `godwit/`; one that is gone already is no error."""
+        with self._fence():
+            self._fenced.delete(name)
+
+    def move(self, name: str, target: str) -> None:
+        """Move a file to another name below `godwit/`."""
+        with self._fence():
+            self._fenced.move(name, target)
+
+    def prune(self, before: int) -> None:
+        """Delete the manifests, intents and requests of epochs before `before`.
+
+        The newest manifest stays, and so does every intent that holds a routing of a later one.
+        """
+        epochs = self.epochs()
+        if not epochs:
+            return
+        before = min(before, epochs[-1])
+        for epoch in epochs:
+            if epoch < before:
+                self.delete(manifest_name(epoch))
+        intents = self.intents()
+        # A routing holds without gaps, so the oldest intent to stay knows all earlier references.
+        needed = next((set(self.since(e).values()) for e in intents if e >= before), set())
+        for epoch in intents:
+            if epoch < before and epoch not in needed:
+                self.delete(intent_name(epoch))
+        for number in self.control.ids()[:-1]:  # the newest stays: ids are never reused
+            if self.control.last(number) < before:
+                self.delete(request_name(number))
+
+    def bump_tick(self) -> int:
+        """Ask for an epoch, data or not; bumps of several processes at once may count as one."""
+        with self._bumping:
+            tick = self.tick() + 1
+            self.files.replace(TICK, str(tick).encode())
+            return tick
+
+    def _unchanged(self, intent: Intent) -> dict[str, int]:
+        """Which routings are those of the epoch before, and since when they have held."""
+        before = self.intent(intent.epoch - 1)
+        if before is None:
+            return {}
+        since = self.since(before.epoch)
+        return {
+            operator: since[operator]
+            for operator, routing in intent.routings.items()
+            if operator in before.routings and _same_routing(routing, before.routings[operator])
+        }
+
+    def _check_same(self, found: Intent | Manifest, ours: Intent | Manifest) -> None:
+        if (found.query, found.offsets) != (ours.query, ours.offsets):
+            raise CheckpointError(
+                str(self.root),
+                f"epoch {ours.epoch} was run before, by generation {found.generation}, with other "
+                "input: Spark's offsets of this epoch or its query id have changed since. "
+                "Restore the whole checkpoint, spark/ and godwit/, from one backup",
+            )
+
+    def _create(self, name: str, data: bytes) -> None:
+        with self._fence():
+            self._fenced.create(name, data)
+
+    @contextmanager
+    def _fence(self) -> Iterator[None]:
+        """Say FencedError when a change fails because a newer driver took our staging away."""
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            self.check()
+            raise
+
+
+def _same_routing(one: Routing, other: Routing) -> bool:
+    return one is other or one == other
+
+
+def _lay_out(history: History) -> None:
+    """Make the format file and the directories of a checkpoint, or check those it has."""
+    files = history.files
+    if not files.exists(FORMAT):
+        if history.epochs():
+            raise DamagedFileError(
+                str(files.root / FORMAT),
+                "is missing although the checkpoint holds manifests; "
+                "restore the checkpoint from a backup",
+            )
+        files.make()
+        with suppress(FileExistsError):  # another driver made it at the same time
+            files.create(FORMAT, encode("checkpoint", {"created": time.time()}))
+    history.check_layout()
+    for directory in _DIRECTORIES:
+        files.make(directory)
+
+
+def _take(history: History, durable: bool) -> tuple[int, Path]:
+    """Take the next generation, and make the staging directory that its changes pass through.
+
+    The directory is there before the record that names its generation, and records are never
+    deleted: whoever takes a later generation finds the staging of every earlier one.
+    """
+    home = history.files.root
+    while True:
+        number = history.newest_generation() + 1
+        staging = home / STAGING / f"{number}-{uuid.uuid4().hex}"
+        staging.mkdir()
+        taken = Generation(number, socket.gethostname(), os.getpid(), time.time())
+        try:
+            record = encode("generation", taken.to_json())
+            Files(home, durable, staging).create(generation_name(number), record)
+            return number, staging
+        except FileExistsError:
+            shutil.rmtree(staging, ignore_errors=True)
+        except FileNotFoundError:
+            if staging.is_dir():
+                raise
+            # A later driver closed our staging before we had a generation: take the next.
+
+
+def _close_older(files: Files, generation: int) -> None:
+    """Take the staging directories of all older generations away: the fence."""
+    for name in files.names(STAGING):
+        number = name.partition("-")[0]
+        if number.isdecimal() and int(number) < generation:
+            closed = files.root / STAGING / f".{name}"
+            try:
+                (files.root / STAGING / name).rename(closed)
+            except FileNotFoundError:
+                continue  # closed by another driver at the same time
+            shutil.rmtree(closed, ignore_errors=True)

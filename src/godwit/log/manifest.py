@@ -1,0 +1,36 @@
+"""What an epoch was, once it is whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The published result of one epoch: what it names exists, and nothing else does.
+
+    `query` and `offsets` are those of the intent. Operators (their descriptions), trees (their
+    state), outputs (files) and receipts (statistics) are by operator, as JSON that the log does not
+    look into. Epoch -1 is the initial state, loaded before the first epoch.
+    """
+
+    epoch: int
+    generation: int
+    query: str
+    offsets: str
+    operators: Mapping[str, Any]
+    trees: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    receipts: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Unique over all histories: an epoch that is run again after a rollback has another id."""
+        return f"{self.query}/{self.epoch}/{self.generation}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)

@@ -1,0 +1,67 @@
+"""Rolling a checkpoint back to a retained epoch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from godwit.errors import CheckpointError
+from godwit.log import spark_log
+from godwit.log.history import History
+from godwit.log.journal import Journal
+from godwit.log.layout import SPARK, intent_name, manifest_name, request_name, undone_name
+from godwit.log.manifest import Manifest
+
+
+def restore(root: Path, epoch: int, durable: bool = True) -> Manifest:
+    """Roll back to the end of a retained epoch, and return its manifest.
+
+    A running driver is fenced off. What came after the epoch, in Godwit's log and in Spark's, is
+    moved to `godwit/undone/GENERATION/`, also the requests for later epochs; nothing is deleted.
+    When interrupted, restore again: until then the two logs disagree and no query starts on them.
+    """
+    _check(History.inspect(root), epoch)
+    journal = Journal.open(root, durable)
+    manifest = _check(journal, epoch)
+    for origin, name in _later(journal, epoch):
+        journal.move(origin, undone_name(journal.generation, name))
+    return manifest
+
+
+def _check(history: History, epoch: int) -> Manifest:
+    """Refuse an epoch that cannot be restored, before anything is changed."""
+    spark = history.root / SPARK
+    manifest = history.manifest(epoch)
+    if manifest is None:
+        epochs = history.epochs()
+        retained = f"from {epochs[0]} to {epochs[-1]}" if epochs else "none"
+        raise CheckpointError(
+            str(history.root),
+            f"epoch {epoch} is not retained, so it cannot be restored; retained epochs: {retained}",
+        )
+    if spark.is_dir() and not spark_log.is_common(spark, history, epoch):
+        raise CheckpointError(
+            str(history.root),
+            f"epoch {epoch} cannot be restored: Spark's log does not hold it, or with other "
+            "offsets. Choose an epoch that spark/offsets names, or restore a backup",
+        )
+    return manifest
+
+
+def _later(journal: Journal, epoch: int) -> Iterator[tuple[str, str]]:
+    """Where the files of later epochs are, and what to call them.
+
+    The order makes Spark's log fall behind the manifests first, which is refused at a start, and
+    lets the manifests follow last: no prefix of these moves looks like a sound checkpoint that
+    still holds an intent or a request from after the epoch.
+    """
+    spark = journal.root / SPARK
+    for log in (spark_log.COMMITS, spark_log.OFFSETS):
+        for number in reversed(spark_log.epochs(spark, log)):
+            for file in (str(number), f".{number}.crc"):
+                if number > epoch and (spark / log / file).exists():
+                    name = f"{SPARK}/{log}/{file}"
+                    yield f"../{name}", name
+    requests = journal.control.ids()
+    names = [request_name(id) for id in requests if journal.control.last(id) > epoch]
+    names += [intent_name(number) for number in journal.intents() if number > epoch]
+    names += [manifest_name(number) for number in reversed(journal.epochs()) if number > epoch]
+    yield from zip(names, names, strict=True)

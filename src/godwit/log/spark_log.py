@@ -1,0 +1,116 @@
+"""Spark's own log, as it lies in its checkpoint directory, and whether Godwit's agrees with it.
+
+Spark writes offsets/N before epoch N runs and commits/N after it. A file holds `v1`, a line of JSON
+about the batch (such as its wall-clock time) and, in offsets, one line per source.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from godwit.errors import CheckpointError, DamagedFileError
+from godwit.log.history import History
+
+OFFSETS = "offsets"
+COMMITS = "commits"
+
+_BACKUP = "Restore the whole checkpoint, spark/ and godwit/, from one backup"
+
+
+def query_id(spark: Path) -> str | None:
+    """Spark's id of the query, the same over restarts; None before its first start."""
+    path = spark / "metadata"
+    try:
+        return str(json.loads(path.read_bytes())["id"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, LookupError, TypeError) as error:
+        reason = "does not hold the id of a Spark query; restore the checkpoint from a backup"
+        raise DamagedFileError(str(path), reason) from error
+
+
+def epochs(spark: Path, log: str) -> list[int]:
+    """The epochs in Spark's `offsets` or `commits`, in order. Spark prunes old ones."""
+    directory = spark / log
+    if not directory.is_dir():
+        return []
+    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+
+
+def newest_offsets(spark: Path) -> int | None:
+    """The newest epoch that Spark has planned."""
+    return max(epochs(spark, OFFSETS), default=None)
+
+
+def newest_commit(spark: Path) -> int | None:
+    """The newest epoch that Spark knows to be done."""
+    return max(epochs(spark, COMMITS), default=None)
+
+
+def offsets_digest(spark: Path, epoch: int) -> str | None:
+    """What identifies the input of an epoch: a digest of its sources' offsets, not of its time."""
+    path = spark / OFFSETS / str(epoch)
+    try:
+        version, *lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return None
+    if not version.startswith(b"v") or len(lines) < 2:
+        reason = "is not a whole offsets file of Spark; restore the checkpoint from a backup"
+        raise DamagedFileError(str(path), reason)
+    return hashlib.sha256(b"\n".join(lines[1:])).hexdigest()
+
+
+def agree(checkpoint: Path, spark: Path, history: History) -> None:
+    """Raise CheckpointError, with the next step, unless Spark's log and Godwit's fit together.
+
+    They fit if Godwit published what Spark committed, at most the epoch in flight besides, and all
+    of it over the input that Spark's log names.
+    """
+    if problem := _disagreement(spark, history):
+        raise CheckpointError(str(checkpoint), f"{problem}. {_next_step(spark, history)}")
+
+
+def _disagreement(spark: Path, history: History) -> str | None:
+    last = history.last()
+    published = last.epoch if last else -1
+    planned = max(epochs(spark, OFFSETS), default=-1)
+    committed = max(epochs(spark, COMMITS), default=-1)
+    if published >= 0 > planned:
+        return f"Godwit published epoch {published}, but Spark's log is empty or was deleted"
+    if committed > published:
+        return f"Spark committed epoch {committed}, but Godwit's log ends at epoch {published}"
+    if published > planned:
+        return f"Godwit published epoch {published}, but Spark's offsets end at epoch {planned}"
+    if published > committed + 1:
+        return f"Godwit published epoch {published}, but Spark's commits end at epoch {committed}"
+    for step in (last, history.intent(published + 1)):
+        if step is None or step.epoch < 0:
+            continue
+        if step.query != (query := query_id(spark)):
+            return f"epoch {step.epoch} is of query {step.query}, but Spark's log of query {query}"
+        if step.offsets != (digest := offsets_digest(spark, step.epoch)):
+            found = "no offsets for it" if digest is None else "other offsets for it"
+            return f"Godwit began epoch {step.epoch}, but Spark's log now has {found}"
+    return None
+
+
+def is_common(spark: Path, history: History, epoch: int) -> bool:
+    """Whether both logs can be rolled back to an epoch: both hold it, with the same input."""
+    manifest = history.manifest(epoch)
+    if manifest is None or epoch < 0:
+        return manifest is not None
+    return (
+        epoch <= max(epochs(spark, COMMITS), default=-1) + 1
+        and manifest.query == query_id(spark)
+        and manifest.offsets == offsets_digest(spark, epoch)
+    )
+
+
+def _next_step(spark: Path, history: History) -> str:
+    retained = history.epochs()
+    for epoch in reversed(retained):
+        if is_common(spark, history, epoch):
+            return f"{_BACKUP}, or roll back to epoch {epoch}, the newest in which both logs agree"
+    if retained:
+        return f"{_BACKUP}, or start a new one with the state of this one as its initial state"
+    return f"{_BACKUP}, or delete this one: it has published nothing"
