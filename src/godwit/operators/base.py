@@ -1,0 +1,70 @@
+"""What an operator is to the engine: state tables, and a function from records to changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from godwit.state.table import TableSpec
+
+Hashes = npt.NDArray[np.uint64]
+
+
+class TableView(Protocol):
+    """The committed rows of one state table as of the epoch before, readable by key."""
+
+    @property
+    def spec(self) -> TableSpec: ...
+
+    def get(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.bool_], pa.Table]:
+        """For distinct keys in hash order: which have a value, and the value columns, else null."""
+        ...
+
+    def scan(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
+        """All rows of distinct keys in hash order: per row the index of its key, and sub-key and
+        value columns; rows in the order of (key index, sub-key)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one worker's epoch did: rows for each state table (in hash order), and outputs."""
+
+    deltas: Mapping[str, pa.Table] = field(default_factory=dict)
+    outputs: pa.Table | None = None
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """A deterministic function of (state, records), data-parallel by key. It must pickle.
+
+    `ordered` operators get the records of a worker sorted by (hash, key, time, content).
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> pa.Schema: ...
+    @property
+    def tables(self) -> tuple[TableSpec, ...]: ...
+    @property
+    def output(self) -> pa.Schema: ...
+    @property
+    def ordered(self) -> bool: ...
+    @property
+    def time(self) -> str | None:
+        """The column that orders a key's records before their content does."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What a restart compares, as JSON: kind, key, and sub-key and value of each table."""
+        ...
+
+    def process(
+        self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
+    ) -> Changes:
+        """Apply the records of one worker and epoch; `hashes[i]` belongs to record i."""
+        ...

@@ -1,0 +1,1 @@
+"""State as the user's function sees it: read in bulk and late, and only changes are written."""

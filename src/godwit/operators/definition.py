@@ -1,0 +1,95 @@
+"""What every operator checks when it is defined, and what it tells of itself."""
+
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from godwit.errors import ConfigError
+from godwit.model.schema import check_key, check_names, to_ddl
+from godwit.state.table import TableSpec
+
+POSITION = "_pos"  # the sub-key of a list's table
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@contextmanager
+def defining(operator: str) -> Iterator[None]:
+    """Check the name of an operator, and put it before what is refused in its definition."""
+    if not isinstance(operator, str) or not _NAME.fullmatch(operator):
+        raise ConfigError(
+            f"operator name {operator!r}: an operator is named with letters, digits, '_' and '-', "
+            "for its name becomes a directory of the checkpoint"
+        )
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"operator '{operator}': {error}") from None
+
+
+def find(role: str, name: str, input: pa.Schema) -> pa.Field:
+    """The input column called `name`, which must be there once."""
+    if not isinstance(name, str):
+        raise ConfigError(f"the {role} column must be given by its name, not as {name!r}")
+    found = input.get_all_field_indices(name)
+    if len(found) != 1:
+        trouble = "is there twice in" if found else "is not in"
+        raise ConfigError(f"{role} column '{name}' {trouble} the input: {', '.join(input.names)}")
+    return input.field(found[0])
+
+
+def key_schema(key: str | Sequence[str], input: pa.Schema) -> pa.Schema:
+    """The fields of the key; nulls are ordinary key values, so all of them are nullable."""
+    names = [key] if isinstance(key, str) else list(key)
+    schema = pa.schema([pa.field(name, find("key", name, input).type) for name in names])
+    check_key(schema)
+    check_names(schema)
+    return schema
+
+
+def time_field(time: str | None, input: pa.Schema) -> pa.Field | None:
+    """The column that orders the records of a key."""
+    if time is None:
+        return None
+    field = find("time", time, input)
+    kind = field.type
+    if not (pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        raise ConfigError(
+            f"time column '{time}' is of type {kind}; it must be a timestamp, a date or an integer"
+        )
+    return field
+
+
+def check_attributes(what: str, names: Iterable[str], taken: Sequence[str] = ()) -> None:
+    """Refuse names that cannot be, or already are, attributes of a Python object."""
+    for name in names:
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise ConfigError(f"{what} '{name}' must be a Python name without a leading '_'")
+        if name in taken:
+            raise ConfigError(f"{what} '{name}' has the name of a method of the state; rename it")
+
+
+def check_table(spec: TableSpec) -> None:
+    """Key, sub-key and value stand side by side in files and in Spark, so their names differ."""
+    keys = {name.lower() for name in spec.key.names}
+    columns = [field for field in (*spec.sub, *spec.value) if field.name != POSITION]
+    for field in columns:
+        if field.name.lower() in keys:
+            raise ConfigError(f"column '{field.name}' of state '{spec.name}' is also a key column")
+    check_names(pa.schema(columns))
+    to_ddl(pa.schema(columns))  # refuses types that Spark does not have
+
+
+def describe(kind: str, key: pa.Schema, tables: Iterable[TableSpec]) -> dict[str, Any]:
+    """What is compared when a query goes on with a checkpoint, as JSON."""
+    return {
+        "kind": kind,
+        "key": to_ddl(key),
+        "tables": {
+            spec.name: {"sub": to_ddl(spec.sub), "value": to_ddl(spec.value)} for spec in tables
+        },
+    }

@@ -1,0 +1,62 @@
+"""Loading a state that was given at the start: rows of one table become its first run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from godwit.errors import OperatorError
+from godwit.operators.base import Changes, Hashes, Operator, TableView
+from godwit.state.keys import distinct
+from godwit.state.table import UPSERT, TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Stands in for `of` in the initial epoch; its records are rows of the table named `table`."""
+
+    of: Operator
+    table: str
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def key(self) -> pa.Schema:
+        return self.of.key
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        return self.of.tables
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.of.output
+
+    @property
+    def ordered(self) -> bool:
+        return True
+
+    @property
+    def time(self) -> str | None:
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        return self.of.describe()
+
+    def process(
+        self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
+    ) -> Changes:
+        spec = state[self.table].spec
+        identity = records.select([*spec.key.names, *spec.sub.names])
+        groups = distinct(hashes, identity, ordered=True)
+        if len(groups.starts) < len(hashes):
+            twice = int(np.flatnonzero(np.diff(groups.starts, append=len(hashes)) > 1)[0])
+            key = groups.keys.slice(twice, 1).to_pylist()[0]
+            raise OperatorError(self.name, repr(key), "this key stands twice in the initial state")
+        columns = [pa.array(hashes), pa.repeat(pa.scalar(UPSERT, pa.int8()), len(hashes))]
+        columns += [records.column(f.name).cast(f.type) for f in list(spec.schema)[2:]]
+        return Changes({self.table: pa.table(columns, schema=spec.schema)})
