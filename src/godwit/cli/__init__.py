@@ -1,0 +1,27 @@
+"""The command line: one file a command."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from godwit.cli import verify
+from godwit.errors import GodwitError
+
+COMMANDS = (verify,)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; bad input is one line on standard error and exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="godwit", description="Move the state of a running PySpark stream without stopping it."
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_to(commands)
+    parsed = parser.parse_args(arguments)
+    try:
+        code: int = parsed.run(parsed)
+    except GodwitError as error:
+        print(f"godwit: {error}", file=sys.stderr)
+        return 2
+    return code

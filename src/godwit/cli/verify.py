@@ -1,0 +1,53 @@
+"""`godwit verify CHECKPOINT`: audit a checkpoint."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from godwit.log.files import Location
+from godwit.runtime.verify import verify
+
+EXAMPLES = """\
+examples:
+  godwit verify /data/checkpoints/counts
+  godwit verify /data/checkpoints/counts --json | jq .findings
+
+exit code: 0 the checkpoint is sound, 1 something is wrong with it, 2 it could not be audited
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "verify",
+        help="audit a checkpoint: checksums, continuity, generations, who wrote which bin",
+        description="Audit all retained epochs of a checkpoint. It changes nothing, and the query "
+        "may be running meanwhile.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    report = verify(Location.parse(arguments.checkpoint).path, _progress)
+    if arguments.json:
+        print(json.dumps(asdict(report), indent=2))
+    else:
+        for finding in report.findings:
+            print(finding)
+        verdict = f"{len(report.findings)} problem(s)" if report.findings else "sound"
+        print(
+            f"{arguments.checkpoint}: epochs {report.epochs[0]} to {report.epochs[-1]}, "
+            f"{report.files} files, {report.rows} rows: {verdict}"
+        )
+    return 1 if report.findings else 0
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        print(f"\raudited {done} of {total} files", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Deciding, computing and publishing epochs, without Spark."""

@@ -1,0 +1,49 @@
+"""May a query go on with the state of its checkpoint? Asked before the first epoch of a restart."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from godwit.errors import IncompatibleError
+from godwit.model.schema import parse
+
+
+def check_compatible(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Nullable value columns may be added; everything else that differs is refused by name."""
+    for name in stored.keys() - given.keys():
+        raise IncompatibleError(name, "the query no longer has it; its state would be orphaned")
+    for name in given.keys() - stored.keys():
+        known = ", ".join(sorted(stored))
+        raise IncompatibleError(name, f"it is new; the checkpoint holds state of: {known}")
+    for name, before in stored.items():
+        _check_operator(name, before, given[name])
+
+
+def _check_operator(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for part in ("kind", "key"):
+        if before[part] != now[part]:
+            raise IncompatibleError(name, f"its {part} was '{before[part]}', now '{now[part]}'")
+    for column, function in before.get("functions", {}).items():
+        if (given := now["functions"].get(column)) != function:
+            raise IncompatibleError(name, f"{column} was {function}, now {given or 'missing'}")
+    for table in before["tables"].keys() ^ now["tables"].keys():
+        change = "removed" if table in before["tables"] else "added"
+        raise IncompatibleError(name, f"state '{table}' was {change}")
+    for table, parts in before["tables"].items():
+        if parts["sub"] != now["tables"][table]["sub"]:
+            raise IncompatibleError(name, f"the form of state '{table}' changed")
+        _check_values(name, table, parse(parts["value"]), parse(now["tables"][table]["value"]))
+
+
+def _check_values(name: str, table: str, before: pa.Schema, now: pa.Schema) -> None:
+    for field in before:
+        index = now.get_field_index(field.name)
+        if index < 0:
+            raise IncompatibleError(name, f"column '{field.name}' of state '{table}' was removed")
+        if now.field(index).type != field.type:
+            raise IncompatibleError(
+                name,
+                f"column '{field.name}' of state '{table}' was {field.type}, "
+                f"now {now.field(index).type}",
+            )

@@ -1,0 +1,351 @@
+"""The driver: decides an epoch before it runs, publishes it after it is whole.
+
+It owns a checkpoint while it holds the newest generation. It does no computing and knows no Spark:
+a runtime (Spark, or the one in memory for tests) carries the work to workers and brings receipts.
+"""
+
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from godwit import faults
+from godwit.errors import CheckpointError, ConfigError, OperatorError, RefusedError
+from godwit.log.control import Request, Updates
+from godwit.log.history import History
+from godwit.log.intent import Intent
+from godwit.log.journal import Journal
+from godwit.log.layout import HOME
+from godwit.log.manifest import Manifest
+from godwit.model.routing import Routing, Update
+from godwit.operators.base import Operator
+from godwit.runtime.compatible import check_compatible
+from godwit.runtime.garbage import Garbage
+from godwit.runtime.receipt import Receipt
+from godwit.runtime.work import CacheSpec, Work
+from godwit.state.run import SEGMENTS
+from godwit.state.tree import Merge, Tree
+
+INITIAL = -1  # the epoch that loads a state given at the start
+MERGE_FACTOR = 4  # rows merged in an epoch for each row changed in the one before
+MERGE_FLOOR = 200_000
+
+Trees = dict[str, dict[str, Tree]]  # by operator and table
+
+
+class Driver:
+    """One checkpoint, opened under a generation.
+
+    An epoch is either decided and not published (its intent exists), or published (its manifest
+    exists); what no manifest names does not exist.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        operators: Sequence[Operator],
+        *,
+        workers: int | None = None,
+        bins: int | None = None,
+        default_workers: int = 1,
+        retention: int = 20,
+        cache: CacheSpec | None = None,
+        durable: bool = True,
+    ) -> None:
+        if retention < 1:
+            raise ConfigError(f"retention must be at least one epoch, not {retention}")
+        self.checkpoint = checkpoint
+        self.root = checkpoint / HOME
+        self.operators = {operator.name: operator for operator in operators}
+        if len(self.operators) < len(operators):
+            raise ConfigError(
+                "two operators have the same name; an operator's name is its identity"
+            )
+        self._described = {name: operator.describe() for name, operator in self.operators.items()}
+        if last := History(checkpoint).last():
+            check_compatible(last.operators, self._described)
+        self._journal = Journal.open(checkpoint, durable=durable)
+        for name, operator in self.operators.items():
+            for spec in operator.tables:
+                self._journal.files.make(f"state/{name}/{spec.name}")
+            self._journal.files.make(f"outputs/{name}")
+        self._last = self._journal.last()
+        self._changed = threading.Condition()
+        self._trees: Trees = self._load_trees(self._last)
+        self._routings = self._first_routings(workers, bins, default_workers)
+        self._begun = max(self._journal.intents(), default=INITIAL)
+        self._pending = [r for r in self._journal.control.requests() if r.last > self._begun]
+        self._closed = False
+        self._garbage = Garbage(self.root, self._journal, retention)
+        self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
+
+    # -- the life of an epoch ------------------------------------------------------------------
+
+    @property
+    def committed(self) -> int | None:
+        """The newest published epoch."""
+        return self._last.epoch if self._last else None
+
+    def begin(self, epoch: int, query: str, offsets: str) -> Intent | Manifest:
+        """Decide `epoch`, or return its intent, or its manifest if it is published already.
+
+        A replay of an epoch that was decided but not published gets the same intent.
+        """
+        with self._changed:
+            if self._last is not None and epoch <= self._last.epoch:
+                return self._published(epoch, offsets)
+            if self._last is not None and epoch != self._last.epoch + 1:
+                raise CheckpointError(
+                    str(self.checkpoint),
+                    f"Spark runs epoch {epoch}, but the newest published epoch is "
+                    f"{self._last.epoch}. Its directory 'spark' belongs to another history; "
+                    "restore both directories from the same backup.",
+                )
+            intent = self._journal.begin(
+                Intent(
+                    epoch=epoch,
+                    generation=self._journal.generation,
+                    query=query,
+                    offsets=offsets,
+                    routings=self._routings_at(epoch),
+                    merges=self._plan_merges(),
+                )
+            )
+            self._begun = epoch
+            self._routings = dict(intent.routings)
+            self._pending = [request for request in self._pending if request.last > epoch]
+            return intent
+
+    def work(self, intent: Intent, operator: str) -> Work:
+        """What the workers of `operator` have to do in this epoch."""
+        merges: dict[str, dict[int, list[Merge]]] = {}
+        owners = intent.routings[operator].owners
+        for table, due in intent.merges.get(operator, {}).items():
+            by_worker: dict[int, list[Merge]] = defaultdict(list)
+            for segment, runs in due:
+                by_worker[int(owners[segment * len(owners) // SEGMENTS])].append(
+                    Merge(segment, runs)
+                )
+            merges[table] = by_worker
+        return Work(
+            operator=self.operators[operator],
+            epoch=intent.epoch,
+            root=str(self.root),
+            trees=self._trees[operator],
+            merges=merges,
+            cache=self.cache,
+        )
+
+    def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:
+        """Publish `intent`'s epoch with one receipt a worker and operator; then it has happened."""
+        for operator, group in receipts.items():
+            self._check_receipts(intent, operator, group)
+        faults.reach("receipts", "after", intent.epoch)
+        trees = {name: self._grown(intent, name, receipts[name]) for name in self.operators}
+        manifest = self._journal.publish(
+            Manifest(
+                epoch=intent.epoch,
+                generation=self._journal.generation,
+                query=intent.query,
+                offsets=intent.offsets,
+                operators=self._described,
+                trees={
+                    name: {table: tree.to_json() for table, tree in tables.items()}
+                    for name, tables in trees.items()
+                },
+                outputs={
+                    name: [r.outputs.to_json() for r in group if r.outputs]
+                    for name, group in receipts.items()
+                },
+                receipts={
+                    name: [r.statistics() for r in group] for name, group in receipts.items()
+                },
+            )
+        )
+        adopted = manifest.generation != self._journal.generation
+        with self._changed:
+            self._trees = self._load_trees(manifest) if adopted else trees
+            self._last = manifest
+            more = bool(self._pending)
+            self._changed.notify_all()
+        if more:
+            self._journal.bump_tick()
+        self._garbage.collect(manifest)
+        return manifest
+
+    def check(self) -> None:
+        """Raise FencedError if another driver took the checkpoint over."""
+        self._journal.check()
+
+    # -- control -------------------------------------------------------------------------------
+
+    def routing(self, operator: str) -> Routing:
+        """The routing of the newest epoch that has begun (or of the first, if none has)."""
+        self._check_operator(operator)
+        with self._changed:
+            return self._routings[operator]
+
+    def schedule(
+        self, operator: str, updates: Iterable[Update], workers: int | None = None
+    ) -> Request:
+        """Accept updates for epochs that have not begun, durably; or refuse them all."""
+        self._check_operator(operator)
+        packed = Updates.of(updates)
+        if not packed:
+            raise RefusedError("the request holds no update")
+        with self._changed:
+            return self._accept(operator, packed, workers)
+
+    def migrate(self, operator: str, target: Routing) -> Request:
+        """Make `target` the routing from the next epoch on."""
+        self._check_operator(operator)
+        with self._changed:
+            bins = self._routings[operator].bins
+            if target.bins != bins:
+                raise RefusedError(
+                    f"the target has {target.bins} bins, operator '{operator}' has {bins}"
+                )
+            epochs = np.full(bins, self._begun + 1)
+            updates = Updates(epochs, np.arange(bins), target.owners.astype(np.int64))
+            return self._accept(operator, updates, target.workers)
+
+    def wait(self, epoch: int, timeout: float | None = None) -> bool:
+        """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._is_published(epoch), timeout)
+            return self._is_published(epoch)
+
+    def close(self) -> None:
+        """The query has ended: wake those who wait."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _is_published(self, epoch: int) -> bool:
+        return self._last is not None and self._last.epoch >= epoch
+
+    def _accept(self, operator: str, updates: Updates, workers: int | None) -> Request:
+        first = updates[0].epoch
+        if first <= self._begun:
+            raise RefusedError(
+                f"epoch {first} has begun; the earliest epoch for an update is {self._begun + 1}"
+            )
+        wanted = Request(0, operator, first, updates, workers)
+        pending = [request for request in self._pending if request.operator == operator]
+        routing = self._routings[operator]
+        for epoch in sorted(
+            {int(e) for r in (*pending, wanted) for e in np.unique(r.updates.epochs)}
+        ):
+            routing = _apply(routing, (*pending, wanted), epoch)
+        request = self._journal.control.add(operator, first, updates, workers)
+        self._pending.append(request)
+        self._journal.bump_tick()
+        return request
+
+    def _routings_at(self, epoch: int) -> dict[str, Routing]:
+        return {
+            name: _apply(routing, [r for r in self._pending if r.operator == name], epoch)
+            for name, routing in self._routings.items()
+        }
+
+    def _check_operator(self, operator: str) -> None:
+        if operator not in self.operators:
+            raise RefusedError(
+                f"unknown operator '{operator}'; this query has {', '.join(self.operators)}"
+            )
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _first_routings(
+        self, workers: int | None, bins: int | None, default_workers: int
+    ) -> dict[str, Routing]:
+        intents = self._journal.intents()
+        intent = self._journal.intent(intents[-1]) if intents else None
+        if intent is None:
+            routing = Routing.even(bins or 4096, workers or default_workers)
+            return dict.fromkeys(self.operators, routing)
+        return {
+            name: routing.with_bins(bins or routing.bins).with_workers(workers or routing.workers)
+            for name, routing in intent.routings.items()
+        }
+
+    def _load_trees(self, manifest: Manifest | None) -> Trees:
+        stored = manifest.trees if manifest else {}
+        return {
+            name: {
+                spec.name: Tree.from_json(stored[name][spec.name])
+                if spec.name in stored.get(name, {})
+                else Tree.empty()
+                for spec in operator.tables
+            }
+            for name, operator in self.operators.items()
+        }
+
+    def _published(self, epoch: int, offsets: str) -> Manifest:
+        assert self._last is not None
+        if epoch != self._last.epoch or offsets != self._last.offsets:
+            raise CheckpointError(
+                str(self.checkpoint),
+                f"Spark replays epoch {epoch} with other offsets than those that were published "
+                f"(newest published epoch: {self._last.epoch}). Its directory 'spark' belongs to "
+                "another history; restore both directories from the same backup.",
+            )
+        return self._last
+
+    def _plan_merges(self) -> dict[str, Any]:
+        """Segments to merge in the next epoch: in proportion to what the last epoch changed."""
+        plans: dict[str, Any] = {}
+        for name, tables in self._trees.items():
+            changed = sum(r["rows"] for r in self._last.receipts.get(name, ())) if self._last else 0
+            budget = max(MERGE_FLOOR, MERGE_FACTOR * changed)
+            plans[name] = {
+                table: [[due.segment, due.runs] for due in tree.plan_merges(budget)]
+                for table, tree in tables.items()
+            }
+        return plans
+
+    def _check_receipts(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> None:
+        for receipt in group:
+            if receipt.failure is not None:
+                raise OperatorError(
+                    operator,
+                    receipt.failure.key,
+                    receipt.failure.cause,
+                    epoch=intent.epoch,
+                    worker=receipt.worker,
+                )
+        workers = intent.routings[operator].workers
+        if sorted(receipt.worker for receipt in group) != list(range(workers)):
+            raise CheckpointError(
+                str(self.checkpoint),
+                f"epoch {intent.epoch} of operator '{operator}' returned receipts of workers "
+                f"{sorted(r.worker for r in group)} instead of 0 to {workers - 1}; not published",
+            )
+
+    def _grown(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> dict[str, Tree]:
+        """The trees after this epoch: merged runs replace their inputs, deltas go on top."""
+        trees = {}
+        planned = self.work(intent, operator).merges
+        for table, tree in self._trees[operator].items():
+            for receipt in group:
+                if merged := receipt.merged.get(table):
+                    merges = planned[table][receipt.worker]
+                    tree = tree.replace(merges, merged.ref, merged.segment_rows)
+            for receipt in group:
+                if delta := receipt.deltas.get(table):
+                    tree = tree.add(delta.ref, delta.segment_rows)
+            trees[table] = tree
+        return trees
+
+
+def _apply(routing: Routing, requests: Iterable[Request], epoch: int) -> Routing:
+    """`routing` with the updates for `epoch`, request by request."""
+    for request in requests:
+        if owners := request.updates.owners(epoch):
+            workers = routing.workers if request.workers is None else request.workers
+            routing = routing.assign(owners, workers)
+    return routing

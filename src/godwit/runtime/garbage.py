@@ -1,0 +1,74 @@
+"""Deleting files that no retained manifest names."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from godwit.log.journal import Journal
+from godwit.log.manifest import Manifest
+from godwit.state.table import FileRef
+from godwit.state.tree import Tree
+
+_EPOCH = re.compile(r"e(-?\d+)-")
+
+
+class Garbage:
+    """Deletes a file only when no manifest within the retention names it.
+
+    Manifests go before the files that only they name, so a retained manifest is always whole.
+    """
+
+    def __init__(self, root: Path, journal: Journal, retention: int) -> None:
+        self._root = root
+        self._journal = journal
+        self._retention = retention
+        self._live: set[str] = set()
+        self._doomed: dict[int, set[str]] = defaultdict(set)  # by the newest epoch that names them
+        epochs = journal.epochs()
+        for epoch in epochs:
+            if manifest := journal.manifest(epoch):
+                self._follow(manifest)
+        if epochs:
+            named = self._live.union(*self._doomed.values())
+            self._delete(name for name in _files_until(root, epochs[-1]) if name not in named)
+
+    def collect(self, manifest: Manifest) -> None:
+        """Note what the newest manifest supersedes, and delete what has left the retention."""
+        self._follow(manifest)
+        oldest = manifest.epoch - self._retention + 1
+        self._journal.prune(oldest)
+        for epoch in [epoch for epoch in self._doomed if epoch < oldest]:
+            self._delete(self._doomed.pop(epoch))
+
+    def _follow(self, manifest: Manifest) -> None:
+        live = {ref.name for ref in state_files(manifest)}
+        self._doomed[manifest.epoch - 1] |= self._live - live
+        self._doomed[manifest.epoch] |= {ref.name for ref in output_files(manifest)}
+        self._live = live
+
+    def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._journal.delete(name)
+
+
+def state_files(manifest: Manifest) -> Iterator[FileRef]:
+    """The state files that a manifest names."""
+    for tables in manifest.trees.values():
+        for tree in tables.values():
+            yield from Tree.from_json(tree).files.values()
+
+
+def output_files(manifest: Manifest) -> Iterator[FileRef]:
+    """The output files that a manifest names."""
+    for refs in manifest.outputs.values():
+        yield from map(FileRef.from_json, refs)
+
+
+def _files_until(root: Path, epoch: int) -> Iterator[str]:
+    """State and output files written for epochs up to `epoch`, and drafts of dead tasks."""
+    for directory in ("state", "outputs"):
+        for path in (root / directory).rglob("*"):
+            named = _EPOCH.match(path.name)
+            if path.suffix == ".tmp" or (named and int(named[1]) <= epoch):
+                yield str(path.relative_to(root))

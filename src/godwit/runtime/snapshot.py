@@ -1,0 +1,109 @@
+"""The state of one table as of a committed epoch, read from the checkpoint alone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from godwit.errors import ConfigError
+from godwit.log.history import History
+from godwit.log.layout import HOME
+from godwit.log.manifest import Manifest
+from godwit.model.routing import Routing
+from godwit.model.schema import parse
+from godwit.state import file as state_file
+from godwit.state.merge import merge
+from godwit.state.table import TableSpec
+from godwit.state.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One table of one operator at one epoch; any process that sees the checkpoint can read it."""
+
+    root: str
+    epoch: int
+    spec: TableSpec
+    tree: Tree
+    routing: Routing
+
+    @classmethod
+    def open(
+        cls, checkpoint: Path, operator: str, *, table: str | None = None, epoch: int | None = None
+    ) -> "Snapshot":
+        """The state of `operator` at `epoch`; by default its only table, at the newest epoch."""
+        history = History.inspect(checkpoint)
+        manifest = _manifest(history, epoch)
+        specs = table_specs(manifest, operator)
+        if table is None and len(specs) > 1:
+            raise ConfigError(f"operator '{operator}' has several tables: {', '.join(specs)}")
+        table = table or next(iter(specs))
+        if table not in specs:
+            raise ConfigError(f"unknown table '{table}'; '{operator}' has {', '.join(specs)}")
+        intent = history.intent(manifest.epoch)
+        assert intent is not None
+        return cls(
+            root=str(checkpoint / HOME),
+            epoch=manifest.epoch,
+            spec=specs[table],
+            tree=Tree.from_json(manifest.trees[operator][table]),
+            routing=intent.routings[operator],
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Key, sub-key and value columns, then `_bin` and `_worker`."""
+        place = [pa.field("_bin", pa.int32()), pa.field("_worker", pa.int32())]
+        return pa.schema([*self.spec.key, *self.spec.sub, *self.spec.value, *place])
+
+    def segment(self, number: int) -> pa.Table:
+        """The live rows of one segment."""
+        runs = [
+            state_file.read(
+                Path(self.root) / run.file, self.spec, self.tree.files[run.file]
+            ).segment(number)
+            for run in self.tree.segments[number]
+        ]
+        if not runs:
+            return self.schema.empty_table()
+        live = merge(runs, self.spec, final=True)
+        bins = bins_of(live.hash, self.routing)
+        columns = [*live.rows.columns[2:], pa.array(bins), pa.array(self.routing.owners[bins])]
+        return pa.table(columns, schema=self.schema)
+
+
+def bins_of(hashes: np.ndarray, routing: Routing) -> np.ndarray:
+    """The bin of each hash: its top bits."""
+    wide = hashes >> np.uint64(63 - routing.bits) >> np.uint64(1)  # a shift by 64 is undefined
+    return wide.astype(np.int32)
+
+
+def table_specs(manifest: Manifest, operator: str) -> dict[str, TableSpec]:
+    """The tables of an operator as a manifest describes them."""
+    if operator not in manifest.operators:
+        known = ", ".join(sorted(manifest.operators))
+        raise ConfigError(f"unknown operator '{operator}'; the checkpoint holds {known}")
+    described = manifest.operators[operator]
+    key = parse(described["key"])
+    return {
+        name: TableSpec(name, key, _schema(parts["sub"]), _schema(parts["value"]))
+        for name, parts in described["tables"].items()
+    }
+
+
+def _schema(ddl: str) -> pa.Schema:
+    return parse(ddl) if ddl else pa.schema([])
+
+
+def _manifest(history: History, epoch: int | None) -> Manifest:
+    epochs = history.epochs()
+    if not epochs:
+        raise ConfigError(f"{history.root} holds no committed epoch yet")
+    if epoch is not None and epoch not in epochs:
+        raise ConfigError(
+            f"epoch {epoch} of {history.root} is not retained; {epochs[0]} to {epochs[-1]} are"
+        )
+    manifest = history.manifest(epochs[-1] if epoch is None else epoch)
+    assert manifest is not None
+    return manifest

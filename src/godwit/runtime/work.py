@@ -1,0 +1,193 @@
+"""Operator S: one worker's work in one epoch, from records and committed files to a receipt.
+
+`(files at t-1, records of t) -> (delta t, outputs t)`. A task writes only files of its own, whose
+names no other attempt uses, so retried, speculative and zombie attempts can do no harm.
+"""
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from godwit import faults
+from godwit.errors import OperatorError
+from godwit.operators.base import Changes, Operator
+from godwit.runtime.receipt import Failure, Receipt
+from godwit.state import file as state_file
+from godwit.state.cache import FileCache
+from godwit.state.file import Kind, WrittenFile
+from godwit.state.merge import merge
+from godwit.state.run import Run
+from godwit.state.table import HASH, FileRef, TableSpec
+from godwit.state.tree import Merge, Tree
+from godwit.state.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """Where an executor keeps local copies of state files, and how many bytes of them."""
+
+    name: str
+    limit: int
+    directory: str | None = None
+
+    def open(self, root: Path) -> FileCache:
+        """The cache of the executor that this process belongs to."""
+        parent = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        return FileCache(root, Path(parent or tempfile.gettempdir()) / self.name, self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of all workers of one operator and epoch; it is sent to executors as it is."""
+
+    operator: Operator
+    epoch: int
+    root: str
+    trees: Mapping[str, Tree]
+    merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
+    cache: CacheSpec
+
+    def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
+        """Do the work of `worker` on its records, which carry their key's hash in `_hash`."""
+        return _Attempt(self, worker).run(batches)
+
+
+class _Attempt:
+    def __init__(self, work: Work, worker: int) -> None:
+        self.work = work
+        self.worker = worker
+        self.root = Path(work.root)
+        self.files = work.cache.open(self.root)
+        self.token = uuid.uuid4().hex[:12]
+        self.seconds: dict[str, float] = {}
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Receipt:
+        operator, epoch = self.work.operator, self.work.epoch
+        with self._timed("receive"):
+            received = [batch for batch in batches if batch.num_rows]
+            records = _records(received) if received else None
+        changes = Changes()
+        if records is not None:
+            hashes = records.column(HASH).to_numpy().view(np.uint64)
+            views = {spec.name: self._view(spec) for spec in operator.tables}
+            try:
+                with self._timed("process"):
+                    changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
+            except OperatorError as error:
+                return Receipt(self.worker, failure=Failure(error.key, error.cause))
+        faults.reach("delta", "before", epoch)
+        with self._timed("write"):
+            deltas = {
+                spec.name: self._write(spec, "delta", rows)
+                for spec in operator.tables
+                if (rows := changes.deltas.get(spec.name)) is not None and rows.num_rows
+            }
+        faults.reach("delta", "after", epoch)
+        faults.reach("outputs", "before", epoch)
+        with self._timed("outputs"):
+            outputs = self._write_outputs(changes.outputs)
+        faults.reach("outputs", "after", epoch)
+        with self._timed("merge"):
+            merged = {
+                spec.name: self._merge(spec, merges)
+                for spec in operator.tables
+                if (merges := self.work.merges.get(spec.name, {}).get(self.worker))
+            }
+        return Receipt(
+            worker=self.worker,
+            records=records.num_rows if records is not None else 0,
+            deltas=deltas,
+            merged=merged,
+            outputs=outputs,
+            fetched=self.files.fetched_bytes,
+            seconds=self.seconds,
+        )
+
+    def _view(self, spec: TableSpec) -> View:
+        return View(spec, open_segments(self.files, spec, self.work.trees[spec.name]))
+
+    def _write(self, spec: TableSpec, kind: Kind, rows: pa.Table) -> WrittenFile:
+        name = f"state/{self.work.operator.name}/{spec.name}/{self._stem(kind)}.arrow"
+        written = state_file.write(
+            self.root,
+            name,
+            spec,
+            rows,
+            operator=self.work.operator.name,
+            epoch=self.work.epoch,
+            worker=self.worker,
+            kind=kind,
+        )
+        self.files.add(written.ref)
+        return written
+
+    def _merge(self, spec: TableSpec, merges: Sequence[Merge]) -> WrittenFile:
+        """Merge the given segments into one file, in which a segment may end up empty."""
+        tree = self.work.trees[spec.name]
+        segments = open_segments(self.files, spec, tree)
+        pieces: list[pa.Table] = []
+        for due in sorted(merges, key=lambda due: due.segment):
+            final = due.runs == len(tree.segments[due.segment])
+            pieces.append(merge(segments(due.segment)[: due.runs], spec, final=final).rows)
+        return self._write(spec, "merge", pa.concat_tables(pieces))
+
+    def _write_outputs(self, outputs: pa.Table | None) -> FileRef | None:
+        if outputs is None or not outputs.num_rows:
+            return None
+        name = f"outputs/{self.work.operator.name}/{self._stem('output')}.parquet"
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(outputs, path, compression="none", use_dictionary=False)
+        with path.open("rb+") as written:
+            os.fsync(written.fileno())
+        return FileRef(name, outputs.num_rows, path.stat().st_size, state_file.checksum(path))
+
+    def _stem(self, kind: str) -> str:
+        return f"e{self.work.epoch}-w{self.worker}-{kind}-{self.token}"
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        start = perf_counter()
+        yield
+        self.seconds[part] = round(perf_counter() - start, 4)
+
+
+def open_segments(files: FileCache, spec: TableSpec, tree: Tree) -> Callable[[int], Sequence[Run]]:
+    """The runs of a segment, newest first, opened when asked for."""
+    return partial(_open_segment, files, spec, tree)
+
+
+def _open_segment(files: FileCache, spec: TableSpec, tree: Tree, segment: int) -> Sequence[Run]:
+    return [
+        files.open(tree.files[run.file], spec).segment(segment) for run in tree.segments[segment]
+    ]
+
+
+def _records(batches: list[pa.RecordBatch]) -> pa.Table:
+    """The batches as one table, in one chunk, with all time zones as UTC."""
+    table = pa.Table.from_batches(batches).combine_chunks()
+    fields = [field.with_type(_in_utc(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields)) if fields != list(table.schema) else table
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """Spark hands timestamps over in the session's time zone; state is kept in UTC."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, tz="UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_utc(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_utc(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_in_utc(kind.key_type), kind.item_field.with_type(_in_utc(kind.item_type)))
+    return kind

@@ -1,0 +1,162 @@
+"""Epochs without Spark: the same driver, log, files and operators, in this process."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from godwit import faults
+from godwit.log.intent import Intent
+from godwit.log.manifest import Manifest
+from godwit.model.hashing import hash_rows
+from godwit.model.routing import Routing, Update
+from godwit.operators.base import Operator
+from godwit.runtime.driver import Driver
+from godwit.runtime.garbage import output_files
+from godwit.runtime.receipt import Receipt
+from godwit.runtime.snapshot import Snapshot, bins_of
+from godwit.runtime.work import CacheSpec, Work
+from godwit.state.run import SEGMENTS
+from godwit.state.table import HASH, FileRef
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+class Simulation:
+    """One operator over a replayable list of batches, run as Structured Streaming would run it.
+
+    A process death is an exception from `godwit.faults.handler`; `restart` then opens the
+    checkpoint again, and the epoch that was not committed is replayed with the same batch.
+
+    >>> import tempfile, godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> schema = pa.schema({"word": pa.string()})
+    >>> counts = gw.operators.Aggregate.of("counts", "word", {"n": gw.count()}, schema)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     sim = Simulation(Path(directory), counts, schema, workers=2, bins=16)
+    ...     sim.feed([{"word": "a"}, {"word": "b"}, {"word": "a"}])
+    ...     sim.migrate(Routing.even(16, 3))
+    ...     sim.feed([{"word": "a"}])
+    ...     sorted((row["word"], row["n"]) for row in sim.state())
+    [('a', 3), ('b', 1)]
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        operator: Operator,
+        schema: pa.Schema,
+        *,
+        workers: int = 2,
+        bins: int = 64,
+        retention: int = 20,
+        hashes: Any = hash_rows,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._operator = operator
+        self._schema = schema
+        self._hashes = hashes
+        self._retention = retention
+        self._batches: list[pa.Table] = []
+        self._committed = -1
+        self.sink: dict[int, list[dict[str, Any]]] = {}
+        self.driver = self._open(workers, bins)
+
+    def _open(self, workers: int | None, bins: int | None) -> Driver:
+        cache = CacheSpec("cache", 1 << 30, str(self._checkpoint))
+        return Driver(
+            self._checkpoint,
+            [self._operator],
+            workers=workers,
+            bins=bins,
+            retention=self._retention,
+            cache=cache,
+            durable=False,
+        )
+
+    def restart(
+        self,
+        *,
+        workers: int | None = None,
+        bins: int | None = None,
+        operator: Operator | None = None,
+    ) -> None:
+        """Open the checkpoint as a new process would."""
+        self._operator = operator or self._operator
+        self.driver = self._open(workers, bins)
+
+    def feed(self, rows: Rows) -> None:
+        """Run one epoch over `rows`; after a death, call `resume` on the restarted simulation."""
+        self._batches.append(pa.Table.from_pylist(list(rows), schema=self._schema))
+        self.resume()
+
+    def resume(self) -> None:
+        """Run all epochs whose batch is there and which are not committed."""
+        while self._committed + 1 < len(self._batches):
+            epoch = self._committed + 1
+            self._run(epoch)
+            faults.reach("commit", "before", epoch)
+            self._committed = epoch
+            faults.reach("commit", "after", epoch)
+
+    def migrate(self, target: Routing) -> None:
+        """Make `target` the routing of the next epoch."""
+        self.driver.migrate(self._operator.name, target)
+
+    def schedule(self, updates: Iterable[Update]) -> None:
+        """Send bins to other workers in epochs to come."""
+        self.driver.schedule(self._operator.name, updates)
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """All rows that reached the sink, in the order of their epochs."""
+        return [row for epoch in sorted(self.sink) for row in self.sink[epoch]]
+
+    def state(self, table: str | None = None) -> list[dict[str, Any]]:
+        """The rows of a state table as of the newest committed epoch."""
+        snapshot = Snapshot.open(self._checkpoint, self._operator.name, table=table)
+        return [row for s in range(SEGMENTS) for row in snapshot.segment(s).to_pylist()]
+
+    def _run(self, epoch: int) -> None:
+        decided = self.driver.begin(epoch, "simulation", str(epoch))
+        if isinstance(decided, Intent):
+            work = self.driver.work(decided, self._operator.name)
+            routing = decided.routings[self._operator.name]
+            receipts = list(self._receipts(work, routing, self._batches[epoch]))
+            decided = self.driver.commit(decided, {self._operator.name: receipts})
+        faults.reach("sink", "before", epoch)
+        self.sink[epoch] = self._delivered(decided)
+        faults.reach("sink", "after", epoch)
+
+    def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterable[Receipt]:
+        hashes = self._hashes(batch.select(work.operator.key.names))
+        owners = routing.owners[bins_of(hashes, routing)]
+        for worker in range(routing.workers):
+            mine = _select(batch, hashes, owners == worker, work.operator)
+            yield Receipt.from_text(work.run(worker, mine.to_batches()).to_text())
+
+    def _delivered(self, manifest: Manifest) -> list[dict[str, Any]]:
+        root = self._checkpoint / "godwit"
+        return [row for ref in output_files(manifest) for row in _read(root, ref)]
+
+
+def _select(
+    batch: pa.Table, hashes: npt.NDArray[np.uint64], mask: npt.NDArray[np.bool_], operator: Operator
+) -> pa.Table:
+    """The records of one worker, in the total order if the operator wants it."""
+    mine = batch.filter(pa.array(mask)).append_column(HASH, pa.array(hashes[mask]))
+    if not operator.ordered:
+        return mine
+    rest = [name for name in mine.column_names if name not in (HASH, *operator.key.names)]
+    time = [operator.time] if operator.time else []
+    order: Sequence[str] = [HASH, *operator.key.names, *time, *(c for c in rest if c not in time)]
+    return mine.take(pc.sort_indices(mine, [(name, "ascending") for name in order]))
+
+
+def _read(root: Path, ref: FileRef) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(root / ref.name, partitioning=None).to_pylist()
+    return rows
