@@ -1,0 +1,1 @@
+"""Godwit on Spark Structured Streaming: the only package that imports pyspark."""

@@ -1,0 +1,175 @@
+"""One epoch on Spark: decide, run S for each operator, publish, deliver."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from godwit import faults
+from godwit.log.intent import Intent
+from godwit.log.manifest import Manifest
+from godwit.log.spark_log import offsets_digest, query_id
+from godwit.model.routing import Routing
+from godwit.operators.base import Operator
+from godwit.operators.load import Load
+from godwit.runtime.driver import INITIAL, Driver
+from godwit.runtime.receipt import Receipt
+from godwit.runtime.work import Work
+from godwit.spark.route import ordered, route
+from godwit.spark.sinks import Sink
+from godwit.spark.types import to_spark
+from godwit.state.table import FileRef
+
+Transform = Callable[[DataFrame], DataFrame]
+Step = Operator | Transform
+
+BATCH_ROWS = 1 << 20
+INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+
+
+class Worker:
+    """Operator S as Spark runs it: the records of one partition in, one receipt out.
+
+    A class of a module, so that Spark pickles it by reference.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        receipt = self._work.run(context.partitionId(), batches)
+        yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
+
+
+class EpochFailedError(Exception):
+    """What Spark gets to see of a failure, in few words; the query's handle raises the whole.
+
+    Spark matches the text against a regular expression that overflows the JVM's stack on a long
+    one, and which tells an interrupt by `query.stop()` from a failure.
+    """
+
+
+@dataclass
+class Engine:
+    """The function that Spark calls for each micro-batch.
+
+    It returns only when the epoch is published and delivered; it swallows nothing, so an epoch
+    that was interrupted is never committed by Spark.
+    """
+
+    driver: Driver
+    steps: Sequence[Step]
+    sink: Sink
+    spark_log: Path
+    failure: Exception | None = None
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        faults.reach("commit", "after", epoch - 1)
+        try:
+            self._epoch(batch, epoch)
+        except Exception as error:
+            self.failure = error
+            raise EpochFailedError(_brief(error)) from None
+        faults.reach("commit", "before", epoch)
+
+    def _epoch(self, batch: DataFrame, epoch: int) -> None:
+        spark = batch.sparkSession
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
+        query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
+        assert query is not None  # Spark writes both before an epoch runs
+        assert offsets is not None
+        decided = self.driver.begin(epoch, query, offsets)
+        if isinstance(decided, Intent):
+            decided = self._compute(batch, decided)
+        self._deliver(spark, decided)
+
+    def _compute(self, rows: DataFrame, intent: Intent) -> Manifest:
+        """Run one operator after the other; each sees only receipted output of the one before."""
+        receipts: dict[str, list[Receipt]] = {}
+        for step in self.steps[: self._last_operator + 1]:
+            if not isinstance(step, Operator):
+                rows = step(rows)
+                continue
+            work = self.driver.work(intent, step.name)
+            receipts[step.name] = run(work, rows, intent.routings[step.name])
+            refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
+            rows = self._read(rows.sparkSession, step, refs)
+        return self.driver.commit(intent, receipts)
+
+    def _deliver(self, spark: SparkSession, manifest: Manifest) -> None:
+        operator = self.steps[self._last_operator]
+        assert isinstance(operator, Operator)
+        refs = [FileRef.from_json(ref) for ref in manifest.outputs[operator.name]]
+        rows = self._read(spark, operator, refs)
+        for step in self.steps[self._last_operator + 1 :]:
+            assert not isinstance(step, Operator)
+            rows = step(rows)
+        faults.reach("sink", "before", manifest.epoch)
+        count = sum(ref.rows for ref in refs)
+        self.sink.deliver(manifest.epoch, rows, manifest.id, count)
+        faults.reach("sink", "after", manifest.epoch)
+        self.driver.check()  # Spark's own commit log has no fence
+
+    def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:
+        """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
+        schema = to_spark(operator.output)
+        if not refs:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*[str(self.driver.root / r.name) for r in refs])
+
+    @property
+    def _last_operator(self) -> int:
+        return max(i for i, step in enumerate(self.steps) if isinstance(step, Operator))
+
+
+def _brief(error: Exception) -> str:
+    text = str(error)
+    if (
+        "InterruptedException" in text
+        or "ClosedByInterruptException" in text
+        or "cancelled" in text
+    ):
+        return f"{INTERRUPTED} the epoch: java.lang.InterruptedException"
+    return f"{type(error).__name__}: {text}"[:1000].replace(INTERRUPTED, "")
+
+
+def run(work: Work, rows: DataFrame, routing: Routing) -> list[Receipt]:
+    """F and S for one operator: a Spark job of its own, which returns one receipt a worker."""
+    operator = work.operator
+    routed = route(rows, operator.key.names, routing)
+    if operator.ordered:
+        routed = ordered(routed, operator.key.names, operator.time)
+    faults.reach("receipts", "before", work.epoch)
+    texts = routed.mapInArrow(Worker(work), "receipt string").collect()
+    return [Receipt.from_text(row.receipt) for row in texts]
+
+
+def load(driver: Driver, initial: dict[str, dict[str, DataFrame]]) -> None:
+    """Publish the epoch before the first: state given at the start, table by table."""
+    intent = driver.begin(INITIAL, "", "")
+    if not isinstance(intent, Intent):
+        return
+    receipts: dict[str, list[Receipt]] = {}
+    for name, operator in driver.operators.items():
+        routing = intent.routings[name]
+        group = [Receipt(worker) for worker in range(routing.workers)]
+        for table, rows in initial.get(name, {}).items():
+            work = replace(driver.work(intent, name), operator=Load(operator, table))
+            loaded = {receipt.worker: receipt for receipt in run(work, rows, routing)}
+            group = [_both(receipt, loaded[receipt.worker]) for receipt in group]
+        receipts[name] = group
+    driver.commit(intent, receipts)
+
+
+def _both(one: Receipt, other: Receipt) -> Receipt:
+    return replace(
+        one,
+        records=one.records + other.records,
+        deltas={**one.deltas, **other.deltas},
+        failure=one.failure or other.failure,
+    )

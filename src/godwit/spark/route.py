@@ -1,0 +1,126 @@
+"""Operator F: each record goes to the worker of its bin, inside the JVM."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    AnsiIntervalType,
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DatetimeType,
+    DecimalType,
+    FractionalType,
+    IntegralType,
+    NullType,
+    StringType,
+    StructType,
+)
+
+from godwit.model.routing import Routing
+from godwit.state.table import HASH
+
+# A name of this module, so that a test can make hashes collide.
+KEY_HASH: Callable[..., Column] = sf.xxhash64
+
+# Types of which Spark's order calls no two different values equal, as it does -0.0 and 0.0.
+_EXACT = (
+    NullType,
+    BooleanType,
+    IntegralType,
+    DecimalType,
+    BinaryType,
+    DatetimeType,
+    AnsiIntervalType,
+)
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
+_LONG_MIN = -(1 << 63)
+
+_tables: deque[tuple[SparkContext, Routing, DataFrame]] = deque(maxlen=16)
+
+
+def route(df: DataFrame, key: Sequence[str], routing: Routing) -> DataFrame:
+    """Add the key's hash as column `_hash`, and bring each record to its worker's partition.
+
+    Partition i holds the records of worker i; there are as many partitions as workers.
+    """
+    hashed = df.withColumn(HASH, KEY_HASH(*map(_column, key)))
+    return hashed.repartitionById(routing.workers, _worker(df.sparkSession, routing))
+
+
+def ordered(df: DataFrame, key: Sequence[str], time: str | None = None) -> DataFrame:
+    """Sort each partition by hash (unsigned), key, time, and then by content.
+
+    The order is total: records that it leaves side by side in any order are equal.
+    """
+    types = {field.name: field.dataType for field in df.schema if field.name != HASH}
+    columns = dict.fromkeys([*key, *([time] if time else []), *types])
+    return df.sortWithinPartitions(
+        _column(HASH).bitwiseXOR(sf.lit(_LONG_MIN)),
+        *[_column(name) for name in columns if _comparable(types[name])],
+        *[_as_json(name) for name in columns if not _exact(types[name])],
+    )
+
+
+def _worker(session: SparkSession, routing: Routing) -> Column:
+    """The worker of a record's bin, as an expression over its hash.
+
+    The table of owners is the result of a scalar subquery: unlike a literal it is neither folded,
+    compared nor printed while Spark plans, so that 2^20 bins cost no more than one.
+    """
+    bins = sf.shiftrightunsigned(_column(HASH), 64 - routing.bits) if routing.bits else sf.lit(0)
+    return sf.get(_owners(session, routing).scalar(), bins.cast("int")).cast("int")
+
+
+def _owners(session: SparkSession, routing: Routing) -> DataFrame:
+    """The owners as one row with one array; kept, since most epochs have the last one's routing."""
+    context = session.sparkContext
+    for known_context, known_routing, table in tuple(_tables):
+        if known_context is context and known_routing == routing:
+            return table
+    width = np.int16 if routing.workers <= 1 << 15 else np.int32
+    owners = pa.ListArray.from_arrays([0, routing.bins], pa.array(routing.owners.astype(width)))
+    table = session.createDataFrame(pa.table({"owners": owners}))
+    _tables.appendleft((context, routing, table))
+    return table
+
+
+def _column(name: str) -> Column:
+    quoted = name.replace("`", "``")
+    return sf.col(f"`{quoted}`")
+
+
+def _as_json(name: str) -> Column:
+    return sf.to_json(sf.struct(_column(name)), _JSON)
+
+
+def _comparable(type_: DataType) -> bool:
+    """Whether Spark can sort by it."""
+    atoms = (*_EXACT, FractionalType, StringType)
+    return all(isinstance(part, atoms) for part in _parts(type_))
+
+
+def _exact(type_: DataType) -> bool:
+    return all(isinstance(part, _EXACT) or part == StringType() for part in _parts(type_))
+
+
+def _parts(type_: DataType) -> Iterator[DataType]:
+    """What arrays and structs consist of in the end; other types are one part."""
+    if isinstance(type_, ArrayType):
+        yield from _parts(type_.elementType)
+    elif isinstance(type_, StructType):
+        for field in type_:
+            yield from _parts(field.dataType)
+    else:
+        yield type_
