@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from godwit.model.hashing import hash_rows
 from godwit.operators.base import Hashes, Operator, TableView
@@ -18,9 +19,9 @@ Row = tuple[Any, ...]
 Hasher = Callable[[pa.Table], Hashes]
 
 
-def all_collide(keys: pa.Table) -> Hashes:
-    """The same hash for all keys."""
-    return np.full(keys.num_rows, 1 << 60, np.uint64)
+def colliding(keys: pa.Table) -> Hashes:
+    """One of two hashes for every key, in two segments."""
+    return hash_rows(keys) & np.uint64(1 << 63)
 
 
 class Table(TableView, Protocol):
@@ -96,6 +97,12 @@ class RunTable:
 
     def scan(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
         return self._view.scan(hashes, keys)
+
+
+# What operators are tested on: the model with Spark's hash, the real thing with collisions.
+STORES = pytest.mark.parametrize(
+    ("table", "hasher"), [(DictTable, hash_rows), (RunTable, colliding)], ids=["dicts", "runs"]
+)
 
 
 class Worker:

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import godwit.operators as ops
 from godwit.errors import ConfigError, OperatorError
-from godwit.model.hashing import hash_rows
 from godwit.operators import Aggregate, Function
 from godwit.operators.base import Operator
-from tests.operators.tables import DictTable, Hasher, Row, RunTable, Table, Worker, all_collide
+from tests.operators.tables import STORES, DictTable, Hasher, Row, RunTable, Table, Worker
 
 LONG = 1 << 63
 
@@ -87,8 +86,7 @@ def results(worker: Worker, epochs: Sequence[Sequence[Row]]) -> list[dict[Any, R
     return [{row[0]: row[1:] for row in worker.feed(rows)} for rows in epochs]
 
 
-@pytest.mark.parametrize("hasher", [hash_rows, all_collide])
-@pytest.mark.parametrize("table", [DictTable, RunTable])
+@STORES
 @given(data=st.data())
 def test_matches_the_model(
     table: Callable[..., Table], hasher: Hasher, data: st.DataObject

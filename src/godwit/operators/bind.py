@@ -87,8 +87,8 @@ def _extreme_of_numbers(end: Literal["min", "max"], kind: pa.DataType) -> tuple[
     """NaN is larger than any number: `fmin` passes over it, `maximum` does not."""
     if pa.types.is_floating(kind):
         return (np.fmin, np.nan) if end == "min" else (np.maximum, -np.inf)
-    bits = np.iinfo(f"i{kind.bit_width // 8}")
-    return (np.minimum, bits.max) if end == "min" else (np.maximum, bits.min)
+    limits = np.iinfo(f"i{min(kind.bit_width // 8, 8)}")
+    return (np.minimum, limits.max) if end == "min" else (np.maximum, limits.min)
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType:

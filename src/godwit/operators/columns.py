@@ -1,4 +1,4 @@
-"""Arrow columns of fixed width as numpy arrays and back, without a copy."""
+"""Arrow columns of fixed width as numpy arrays and back, mostly without a copy."""
 
 from typing import Any
 
@@ -9,14 +9,17 @@ import pyarrow as pa
 Values = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
+_LONG_DIGITS = 18  # as many as any long has
+
 
 def is_number(kind: pa.DataType) -> bool:
-    """Can `numbers` show a column of this type: integers, floats, dates, timestamps?"""
+    """Can `numbers` show a column of this type: numbers, but for large decimals, and times?"""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
         or pa.types.is_date32(kind)
         or pa.types.is_timestamp(kind)
+        or _is_small_decimal(kind)
     )
 
 
@@ -31,6 +34,9 @@ def numbers(array: pa.Array) -> tuple[Values, Mask | None]:
     data = array.buffers()[1]
     if data is None:
         return np.zeros(len(array), dtype), valid(array)
+    if _is_small_decimal(array.type):  # 16 bytes each, of which the lower 8 say it all
+        words = np.frombuffer(data, dtype, 2 * len(array), array.offset * 16)
+        return words[::2], valid(array)
     return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize), valid(array)
 
 
@@ -48,8 +54,19 @@ def column(values: Values, valid: Mask | None, kind: pa.DataType) -> pa.Array:
     >>> column(np.array([0, 5]), np.array([False, True]), pa.timestamp("us")).to_pylist()
     [None, datetime.datetime(1970, 1, 1, 0, 0, 0, 5)]
     """
+    if _is_small_decimal(kind):
+        values = np.stack([values, values >> 63], axis=1)
+    return packed(values, valid, kind)
+
+
+def packed(values: Values, valid: Mask | None, kind: pa.DataType) -> pa.Array:
+    """A column whose bytes those of `values` are, in as many rows."""
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), data])
+
+
+def _is_small_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind)) and kind.precision <= _LONG_DIGITS
 
 
 def _bitmap(valid: Mask | None) -> pa.Buffer | None:

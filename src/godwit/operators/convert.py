@@ -6,7 +6,7 @@ arrays lists, structs dicts, maps lists of pairs.
 
 import datetime
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -84,6 +84,14 @@ def elements(table: pa.Table, kind: str) -> Iterator[Any]:
     if table.num_columns > 1:
         return rows(table, kind)
     return iter(to_python(table.column(0)))
+
+
+def namer(schema: pa.Schema, kind: str) -> Callable[[Any], Any]:
+    """Makes of a row as a user gives it what `elements` gives: of a tuple a named one."""
+    if len(schema) == 1:
+        return lambda row: row
+    make = row_class(kind, tuple(schema.names))._make
+    return lambda row: make(row) if isinstance(row, tuple) else row
 
 
 def _pieces(table: pa.Table) -> Iterator[Iterable[tuple[Any, ...]]]:

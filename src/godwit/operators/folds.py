@@ -170,7 +170,7 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """Minimum or maximum of what is not a number to numpy: strings, binary, booleans, decimals."""
+    """Minimum or maximum of strings, binary, booleans and large decimals."""
 
     column: str
     kind: Literal["min", "max"]

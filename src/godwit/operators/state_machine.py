@@ -1,8 +1,11 @@
 """A Python function for each record, with the state of the record's key."""
 
+import gc
 import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -12,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.errors import ConfigError, OperatorError
+from godwit.errors import ConfigError, GodwitError, OperatorError
 from godwit.model.schema import check_names, parse
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, TableView
@@ -26,6 +29,7 @@ TABLE = "value"  # the only table of a state that is given as a schema string
 
 _WINDOW_KEYS = 1 << 14
 _WINDOW_RECORDS = 1 << 16
+_COLLECT_AFTER = (1 << 16, 20, 100)
 
 Function = Callable[[Any, Any, Any], Iterable[tuple[Any, ...]] | None]
 
@@ -104,7 +108,8 @@ class StateMachine:
             return Changes()
         groups = distinct(hashes, records.select(self.key.names), ordered=True)
         cells = {name: form.open(epoch, groups, state[name]) for name, form in self.forms.items()}
-        outputs = _Run(self, epoch, groups, list(cells.values())).outputs(records)
+        with _rare_collections():
+            outputs = _Run(self, epoch, groups, list(cells.values())).outputs(records)
         return Changes({name: cell.delta() for name, cell in cells.items()}, outputs)
 
 
@@ -121,7 +126,8 @@ class _Run:
 
     def outputs(self, records: pa.Table) -> pa.Table:
         """Call the function for all records and take down the changes of state."""
-        names = [name for name in records.column_names if name not in self._machine.key.names]
+        key = self._machine.key.names
+        names = [name for name in self._machine.input.names if name not in key]
         values = rows(records.select(names), "Value")
         sizes = np.diff(self._groups.starts, append=records.num_rows)
         tables: list[pa.Table] = []
@@ -138,14 +144,17 @@ class _Run:
         keys = elements(self._groups.keys.slice(start, stop - start), "Key")
         function = self._machine.function
         produced: list[Any] = []
+        emit = self._emitter(produced)
         ends: list[int] = []
         try:
             for key, state, size in zip(keys, self._states(start, stop), sizes, strict=True):
                 for value in islice(values, size):
                     result = function(key, value, state)
                     if result is not None:
-                        produced.extend(result)
+                        emit(result)
                 ends.append(len(produced))
+        except GodwitError:  # of the engine, met while the function read its state
+            raise
         except Exception as error:
             raise self._failed(start + len(ends), _cause(error)) from error
         try:
@@ -153,6 +162,12 @@ class _Run:
         except MisfitError as error:
             group = start + bisect_right(ends, error.index)
             raise self._failed(group, f"output: {error}") from None
+
+    def _emitter(self, produced: list[Any]) -> Callable[[Iterable[Any]], None]:
+        """Outputs are what they were when the function gave them: arrays may change afterwards."""
+        if any(pa.types.is_nested(field.type) for field in self._machine.output):
+            return lambda rows: produced.extend(map(deepcopy, rows))
+        return produced.extend
 
     def _states(self, start: int, stop: int) -> Iterable[Any]:
         opened = [cells.open(start, stop) for cells in self._cells]
@@ -164,6 +179,20 @@ class _Run:
     def _failed(self, group: int, cause: str) -> OperatorError:
         (key,) = elements(self._groups.keys.slice(group, 1), "Key")
         return OperatorError(self._machine.name, repr(key), cause, epoch=self._epoch)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let Python look for cyclic garbage once in ten thousands of objects, not in hundreds.
+
+    A record makes a few objects, none of them in a cycle; looking for one took half of the time.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*_COLLECT_AFTER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _windows(starts: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -184,14 +213,15 @@ def _table(produced: Sequence[Any], output: pa.Schema) -> pa.Table:
 
 def _cause(error: Exception) -> str:
     """The traceback from the user's function on."""
-    here = error.__traceback__
-    if here is not None and here.tb_next is None and isinstance(error, TypeError):
+    inner = error.__traceback__
+    while inner is not None and inner.tb_frame.f_code.co_filename == __file__:
+        inner = inner.tb_next
+    if inner is None and isinstance(error, TypeError):
         return (
             f"TypeError: {error} (the function is called with key, value and state, and returns "
             "an iterable of tuples, or None)"
         )
-    inner = here.tb_next if here is not None else None
-    return "".join(traceback.format_exception(type(error), error, inner or here))
+    return "".join(traceback.format_exception(type(error), error, inner))
 
 
 def _forms(state: str | Mapping[str, Form]) -> Mapping[str, Form]:

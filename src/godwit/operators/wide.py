@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.operators.columns import Mask, column, numbers, valid
+from godwit.operators.columns import Mask, numbers, packed, valid
 
 Wide = npt.NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def narrow(wide: Wide, valid: Mask | None, kind: pa.DataType) -> pa.Array:
     over = np.flatnonzero(wide[3] != wide[3].astype(np.int32))
     if over.size:
         raise TooWideError(int(over[0]), kind)
-    array = column(wide.T.astype("<u4"), valid, kind)
+    array = packed(wide.T.astype("<u4"), valid, kind)
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -64,7 +64,9 @@ def means(total: Wide, count: npt.NDArray[np.int64], shift: int) -> Wide:
     sign = np.where(total[3] < 0, -1, 1)
     # One limb more has room for the shift.
     scaled = np.vstack([_carried(_carried(total) * sign) * 10**shift, np.zeros_like(sign)])
-    return sign * _quotient(_carried(scaled), count)[:4]
+    quotient = _quotient(_carried(scaled), count)
+    quotient[3] += quotient[4] << _BITS  # what does not fit must show when it is narrowed
+    return sign * quotient[:4]
 
 
 def doubles(wide: Wide) -> npt.NDArray[np.float64]:

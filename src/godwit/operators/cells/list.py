@@ -30,7 +30,7 @@ class ListCell:
 
     def append(self, element: Any) -> None:
         """Add an element at the end: a tuple, or a value if the list has one column."""
-        self._appended.append(element)
+        self._appended.append(self._ahead.as_row(element))
 
     def clear(self) -> None:
         """Remove all elements."""

@@ -29,6 +29,7 @@ class MapCell(MutableMapping[Any, Any]):
         self._cleared = False
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        key, value = self._ahead.as_key(key), self._ahead.as_row(value)
         self._changes[key] = value
         if self._entries is not None:
             self._entries[key] = value
@@ -47,11 +48,18 @@ class MapCell(MutableMapping[Any, Any]):
         self._changes = {}
 
     def __getitem__(self, key: Any) -> Any:
+        value = self.get(key, _DELETED)
+        if value is _DELETED:
+            raise KeyError(key)
+        return value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value under `key`; one that was just put there is not read."""
         if self._entries is None:
             value = self._changes.get(key, _DELETED)
             if value is not _DELETED:
                 return value
-        return self._read()[key]
+        return self._read().get(key, default)
 
     def __contains__(self, key: object) -> bool:
         return key in self._read()

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import is_other
-from godwit.operators.convert import elements
+from godwit.operators.convert import elements, namer
 from godwit.state.keys import Groups
 
 _FIRST_KEYS = 16
@@ -43,6 +43,8 @@ class ReadAhead:
     def __init__(self, groups: Groups, view: TableView) -> None:
         self._groups = groups
         self._view = view
+        self.as_key = namer(view.spec.sub, "Key")
+        self.as_row = namer(view.spec.value, "Row")
         self._mutable = any(pa.types.is_nested(field.type) for field in view.spec.value)
         self._keys = _FIRST_KEYS
         self._start = 0
