@@ -44,16 +44,19 @@ def main() -> None:
 def run(home: Path, kill_in_epoch: int | None = None) -> None:
     """Run the query in a process of its own, and perhaps end it and its JVM by SIGKILL."""
     command = [sys.executable, __file__, str(home), str(MIGRATE_AT)]
-    with subprocess.Popen(command, start_new_session=True) as process:
-        if kill_in_epoch is None:
-            if process.wait():
-                sys.exit(process.returncode)
-            return
-        begun = home / "checkpoint" / "godwit" / "intents" / f"{kill_in_epoch}.json"
-        while not begun.exists() and process.poll() is None:
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-        print(f"  killed: epoch {kill_in_epoch} had begun and was not published", flush=True)
+    log = home / "spark.log"
+    with (
+        log.open("ab") as errors,
+        subprocess.Popen(command, start_new_session=True, stderr=errors) as process,
+    ):
+        if kill_in_epoch is not None:
+            begun = home / "checkpoint" / "godwit" / "intents" / f"{kill_in_epoch}.json"
+            while not begun.exists() and process.poll() is None:
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGKILL)
+            print(f"  killed: epoch {kill_in_epoch} had begun and was not published", flush=True)
+        elif process.wait():
+            sys.exit(f"the query failed; the end of its log:\n{log.read_text()[-3000:]}")
 
 
 def write_input(directory: Path) -> None:
@@ -71,7 +74,6 @@ def count_words(home: Path, migrate_at: int) -> None:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)
-        .config("spark.log.level", "OFF")
         .getOrCreate()
     )
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(home / "input"))
@@ -85,7 +87,7 @@ def count_words(home: Path, migrate_at: int) -> None:
     while query.await_epoch(epoch):
         print(f"  epoch {epoch:2}: {query.routing().workers} workers", flush=True)
         if epoch == migrate_at:
-            print("  moving half of the state, to 4 workers, while the query runs", flush=True)
+            print("  moving the state to 4 workers, while the query runs", flush=True)
             query.migrate(4)
         epoch += 1
     query.await_termination()
@@ -97,22 +99,23 @@ def restarted(home: Path) -> bool:
 
 
 def check(spark: SparkSession, home: Path) -> None:
-    """Compare state and output with a count in plain Python."""
-    texts = (path.read_text() for path in (home / "input").iterdir())
-    expected = Counter(word for text in texts for word in text.split())
+    """Compare the state, and every row of the output, with a count in plain Python."""
+    expected: Counter[str] = Counter()
+    rows: Counter[tuple[int, str, int]] = Counter()
+    for epoch, path in enumerate(sorted((home / "input").iterdir())):
+        words = path.read_text().split()
+        expected.update(words)
+        rows.update((epoch, word, expected[word]) for word in set(words))
     state = gw.read_state(spark, home / "checkpoint", "counts")
     counted = {row.word: row.n for row in state.collect()}
-    output = spark.read.parquet(str(home / "output"))
-    newest = {
-        row.word: row.n
-        for row in output.groupBy("word").agg({"n": "max"}).toDF("word", "n").collect()
-    }
+    output = spark.read.parquet(str(home / "output")).select("epoch", "word", "n")
+    delivered = Counter(map(tuple, output.collect()))
     print(f"\n{len(counted):,} words, {sum(counted.values()):,} occurrences; the most frequent:")
     state.orderBy("n", ascending=False).limit(3).show()
-    print("state is exactly right: ", counted == expected)
-    print("output is exactly right:", newest == expected)
+    print(f"state is exactly right:  {counted == expected}")
+    print(f"output is exactly right: {delivered == rows} ({delivered.total():,} rows)")
     spark.stop()
-    if not counted == newest == expected:
+    if counted != expected or delivered != rows:
         sys.exit(1)
 
 

@@ -22,7 +22,7 @@ def _rebuild(kind: type[GodwitError], args: tuple[Any, ...], fields: dict[str, A
 
 
 class ConfigError(GodwitError, ValueError):
-    """A query was described in a way that cannot work; nothing has been started."""
+    """Something was asked for in a way that cannot work; nothing has been changed."""
 
 
 class RefusedError(GodwitError, ValueError):
@@ -39,7 +39,7 @@ class IncompatibleError(GodwitError, ValueError):
 
 
 class CheckpointError(GodwitError, RuntimeError):
-    """A checkpoint as a whole cannot be used: its parts contradict each other."""
+    """A checkpoint cannot be used: it is none, or its parts contradict each other."""
 
     def __init__(self, checkpoint: str, reason: str) -> None:
         super().__init__(f"checkpoint {checkpoint}: {reason}")
@@ -54,7 +54,7 @@ class FencedError(GodwitError, RuntimeError):
         super().__init__(
             f"checkpoint {checkpoint} was taken over: this driver holds generation {generation}, "
             f"generation {newer} exists. Another process runs this query now; stop this one. "
-            "Nothing of its unfinished epoch was kept."
+            "What it had not published is not kept."
         )
         self.checkpoint = checkpoint
         self.generation = generation

@@ -38,8 +38,8 @@ def test_updates_come_back_from_json(given: list[Update]) -> None:
 
 def test_requests_are_numbered_in_order_and_found_by_other_processes(tmp_path: Path) -> None:
     control = journal_at(tmp_path).control
-    first = control.add("counts", 3, Updates.of([Update(3, 0, 1), Update(5, 1, 1)]), workers=2)
-    second = control.add("counts", 4, Updates.of([]), workers=3)
+    first = control.add("counts", 3, Updates.of([Update(3, 0, 1), Update(5, 1, 1)]), 8, workers=2)
+    second = control.add("counts", 4, Updates.of([]), 8, workers=3)
     assert (first.id, first.last, second.id, second.last) == (1, 5, 2, 4)
     found = History.inspect(tmp_path).control
     assert found.requests() == [first, second]
@@ -50,7 +50,7 @@ def test_concurrent_requests_are_all_accepted(tmp_path: Path) -> None:
     journal_at(tmp_path)
 
     def add(epoch: int) -> Request:
-        return History.inspect(tmp_path).control.add("counts", epoch, Updates.of([]), workers=1)
+        return History.inspect(tmp_path).control.add("counts", epoch, Updates.of([]), 8, workers=1)
 
     with ThreadPoolExecutor(8) as pool:
         added = list(pool.map(add, range(32)))
@@ -65,7 +65,7 @@ def test_a_million_updates_are_stored_compactly(tmp_path: Path) -> None:
     updates = Updates(np.full(len(bins), 9), bins, workers)
     (tmp_path / "control").mkdir()
     control = Control(Files(tmp_path, durable=False))
-    control.add("counts", 9, updates, workers=64)
+    control.add("counts", 9, updates, 1 << 20, workers=64)
     assert (tmp_path / "control" / "1.json").stat().st_size < 5_000_000
     (found,) = control.requests()
     assert found.updates == updates
@@ -73,4 +73,4 @@ def test_a_million_updates_are_stored_compactly(tmp_path: Path) -> None:
 
 def test_an_update_before_its_request_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="update for epoch 3 in a request from epoch 4"):
-        journal_at(tmp_path).control.add("counts", 4, Updates.of([Update(3, 0, 1)]))
+        journal_at(tmp_path).control.add("counts", 4, Updates.of([Update(3, 0, 1)]), 8)

@@ -23,7 +23,7 @@ OTHER = EVEN.assign({0: 1})
 def test_a_new_checkpoint_is_empty(tmp_path: Path) -> None:
     journal = journal_at(tmp_path / "new" / "query")
     assert journal.generation == 1
-    assert (journal.last(), journal.epochs(), journal.tick()) == (None, [], 0)
+    assert (journal.last(), journal.epochs()) == (None, [])
     (taken,) = journal.generations()
     assert (taken.number, taken.pid) == (1, os.getpid())
 
@@ -147,7 +147,7 @@ def test_pruning_keeps_the_newest_manifest_an_open_epoch_and_open_requests(tmp_p
     journal.begin(intent_of(3, {"counts": OTHER}))
     add = journal.control.add
     done, open, mixed, newest = (
-        add("counts", epoch, Updates.of([Update(e, 0, 1) for e in epochs])).id
+        add("counts", epoch, Updates.of([Update(e, 0, 1) for e in epochs]), 8).id
         for epoch, epochs in [(1, [1]), (9, [9]), (1, [1, 9]), (1, [1])]
     )
     assert (done, newest) == (1, 4)
@@ -182,7 +182,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("damage")
     journal = journal_at(root)
     run(journal, 0, 1)
-    journal.control.add("counts", 2, Updates.of([Update(2, 0, 1)]), workers=3)
+    journal.control.add("counts", 2, Updates.of([Update(2, 0, 1)]), 8, workers=3)
     _read_everything(root)
     return root
 
@@ -256,9 +256,7 @@ def test_a_missing_referred_intent_is_named_by_its_referrer(tmp_path: Path) -> N
         History.inspect(tmp_path).intent(1)
 
 
-def test_ticks_count_up_over_drivers(tmp_path: Path) -> None:
-    assert [journal_at(tmp_path).bump_tick() for _ in range(3)] == [1, 2, 3]
-    assert History.inspect(tmp_path).tick() == 3
-    (tmp_path / "godwit" / "tick").write_text("x")
-    with pytest.raises(DamagedFileError, match="tick: is not a number"):
-        History.inspect(tmp_path).tick()
+def test_each_tick_is_a_file_of_its_own(tmp_path: Path) -> None:
+    for _ in range(3):
+        journal_at(tmp_path).tick()
+    assert len(list((tmp_path / "godwit" / "ticks").iterdir())) == 3

@@ -21,7 +21,7 @@ def _checkpoint(root: Path, last: int = 4, retained: int = 4) -> Journal:
     journal.begin(intent_of(last + 1, offsets=offsets_digest(spark, last + 1) or ""))
     journal.prune(last + 1 - retained)
     for epochs in ([1], [1, 9], [9]):
-        journal.control.add("counts", epochs[0], Updates.of([Update(e, 0, 1) for e in epochs]))
+        journal.control.add("counts", epochs[0], Updates.of([Update(e, 0, 1) for e in epochs]), 8)
     return journal
 
 
@@ -51,7 +51,7 @@ def test_the_query_goes_on_with_new_epochs_and_new_request_ids(tmp_path: Path) -
     journal = journal_at(tmp_path)
     journal.begin(intent_of(3, offsets="new"))
     assert journal.publish(manifest_of(3, offsets="new")).generation == 3
-    assert journal.control.add("counts", 9, Updates.of([])).id == 4
+    assert journal.control.add("counts", 9, Updates.of([]), 8).id == 4
 
 
 def test_the_last_epoch_can_be_restored_to_drop_the_one_in_flight(tmp_path: Path) -> None:

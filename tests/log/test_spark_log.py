@@ -122,23 +122,23 @@ def _another_query(spark: Path) -> None:
     ("damage", "problem", "next_step"),
     [
         (_delete_log, "Spark's log is empty or was deleted", "start a new one with the state"),
-        (_copy("commits/3", "commits/4"), "Spark committed epoch 4", "roll back to epoch 3"),
+        (_copy("commits/3", "commits/4"), "Spark committed epoch 4", r"restore\(checkpoint, 3\)"),
         (
             _delete("offsets/3", "offsets/2", "commits/3", "commits/2"),
             "Spark's offsets end at epoch 1",
-            "roll back to epoch 1",
+            r"restore\(checkpoint, 1\)",
         ),
         (
             _delete("commits/3", "commits/2"),
             "Spark's commits end at epoch 1",
-            "roll back to epoch 2",
+            r"restore\(checkpoint, 2\)",
         ),
         (_delete("metadata"), "Spark's log of query None", "start a new one with the state"),
         (_another_query, "Spark's log of query another", "start a new one with the state"),
         (
             _copy("offsets/0", "offsets/3"),
             "Godwit began epoch 3, but Spark's log now has other offsets",
-            "roll back to epoch 2",
+            r"restore\(checkpoint, 2\)",
         ),
     ],
 )
@@ -163,7 +163,7 @@ def test_an_epoch_that_was_begun_with_offsets_that_changed_is_refused(
     journal.begin(intent_of(4, offsets=offsets_digest(spark, 4) or ""))
     agree(tmp_path, spark, journal)
     damage(spark)
-    with pytest.raises(CheckpointError, match=r"began epoch 4.*roll back to epoch 3"):
+    with pytest.raises(CheckpointError, match=r"began epoch 4.*restore\(checkpoint, 3\)"):
         agree(tmp_path, spark, journal)
     restore(tmp_path, 3, durable=False)
     agree(tmp_path, spark, History.inspect(tmp_path))

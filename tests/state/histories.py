@@ -153,7 +153,7 @@ def view_of(kind: Kind, runs: Sequence[Run]) -> View:
     def segments(segment: int) -> list[Run]:
         width = 1 << (64 - SEGMENT_BITS)
         slices = [run.between(segment * width, (segment + 1) * width) for run in runs]
-        return [run for run in slices if len(run)]
+        return slices if any(map(len, slices)) else []
 
     return View(kind.spec, segments)
 

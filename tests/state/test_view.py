@@ -61,8 +61,9 @@ def check(kind: Kind, runs: Sequence[Run], model: Model, keys: Sequence[Key]) ->
             assert found.tolist() == [key in model for key in sought]
             absent = {(): (None, None)}
             assert tuples(values) == [model.get(key, absent)[()] for key in sought]
-    assert read(kind, list(view.rows())) == model
-    assert all(not run.rows["_op"].to_numpy().any() for run in view.rows())
+    everything = list(view.rows())
+    assert read(kind, everything) == model
+    assert all(not run.rows["_op"].to_numpy().any() for run in everything)
 
 
 def test_only_the_segments_of_the_keys_are_opened() -> None:
@@ -85,12 +86,14 @@ def test_only_the_segments_of_the_keys_are_opened() -> None:
 
 def test_the_list_of_one_key_is_not_copied() -> None:
     kind = KINDS["list"]
-    appended = [
-        run_of(kind, {("a",): Change(rows={(i,): (i, None) for i in range(n, n + 3)})})
-        for n in (0, 3)
-    ]
-    hashes, keys = needles(kind, [("a",)])
-    _, rows = view_of(kind, appended[::-1]).scan(hashes, keys)
+    runs: list[Run] = []
+    for start in (0, 3):
+        change = Change(rows={(pos,): (pos, None) for pos in range(start, start + 3)})
+        runs.insert(0, merge([run_of(kind, {("a",): change})], kind.spec, final=True))
+    _, rows = view_of(kind, runs).scan(*needles(kind, [("a",)]))
     assert rows["_pos"].to_pylist() == list(range(6))
-    addresses = {chunk.buffers()[1].address for chunk in rows["_pos"].chunks if len(chunk)}
-    assert addresses == {run.rows["_pos"].chunk(0).buffers()[1].address for run in appended}
+    assert addresses(rows["_pos"]) == {a for run in runs for a in addresses(run.rows["_pos"])}
+
+
+def addresses(column: pa.ChunkedArray) -> set[int]:
+    return {chunk.buffers()[1].address for chunk in column.chunks if len(chunk)}

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         code: int = parsed.run(parsed)
-    except GodwitError as error:
+    except (GodwitError, OSError) as error:
         print(f"godwit: {error}", file=sys.stderr)
         return 2
     return code

@@ -96,13 +96,15 @@ class Updates(Sequence[Update]):
 class Request:
     """From `epoch` on, `operator` has `workers` workers (None: as before), and `updates` hold.
 
-    No update is for an earlier epoch. Ids grow in the order of acceptance and are never reused.
+    The updates are to a routing of `bins` bins, none of them for an earlier epoch. Ids grow in the
+    order of acceptance and are never reused.
     """
 
     id: int
     operator: str
     epoch: int
     updates: Updates
+    bins: int
     workers: int | None
 
     def __post_init__(self) -> None:
@@ -123,6 +125,7 @@ class Request:
             "operator": self.operator,
             "epoch": self.epoch,
             "updates": self.updates.to_json(),
+            "bins": self.bins,
             "workers": self.workers,
         }
 
@@ -139,12 +142,12 @@ class Control:
         self._last: dict[int, int] = {}
 
     def add(
-        self, operator: str, epoch: int, updates: Updates, workers: int | None = None
+        self, operator: str, epoch: int, updates: Updates, bins: int, workers: int | None = None
     ) -> Request:
         """Accept a request durably, under the next free id."""
         number = max(self.ids() + self._undone(), default=0) + 1
         while True:
-            request = Request(number, operator, epoch, updates, workers)
+            request = Request(number, operator, epoch, updates, bins, workers)
             try:
                 self._files.create(request_name(number), encode("request", request.to_json()))
             except FileExistsError:

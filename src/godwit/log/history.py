@@ -15,7 +15,6 @@ from godwit.log.layout import (
     HOME,
     INTENTS,
     MANIFESTS,
-    TICK,
     generation_name,
     intent_name,
     manifest_name,
@@ -137,18 +136,6 @@ class History:
     def newest_generation(self) -> int:
         """The number of the driver that holds this checkpoint; 0 before the first."""
         return max(self.files.numbers(GENERATIONS), default=0)
-
-    def tick(self) -> int:
-        """How often an epoch was asked for, data or not."""
-        try:
-            text = self.files.read(TICK)
-        except FileNotFoundError:
-            return 0
-        try:
-            return int(text)
-        except ValueError as error:
-            path = self.files.root / TICK
-            raise DamagedFileError(str(path), "is not a number; delete this file") from error
 
     def _written_routing(self, operator: str, epoch: int, referrer: str) -> Routing:
         def routing(body: dict[str, Any]) -> Routing:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from godwit.log.layout import (
     INTENTS,
     MANIFESTS,
     STAGING,
-    TICK,
+    TICKS,
     generation_name,
     intent_name,
     manifest_name,
@@ -35,7 +34,7 @@ from godwit.log.manifest import Manifest
 from godwit.log.records import encode
 from godwit.model.routing import Routing
 
-_DIRECTORIES = (GENERATIONS, INTENTS, MANIFESTS, CONTROL, STAGING)
+_DIRECTORIES = (GENERATIONS, INTENTS, MANIFESTS, CONTROL, STAGING, TICKS)
 
 
 class Journal(History):
@@ -51,7 +50,6 @@ class Journal(History):
         super().__init__(root, durable)
         self.generation = generation
         self._fenced = Files(root / HOME, durable, staging)
-        self._bumping = threading.Lock()
 
     @classmethod
     def open(cls, root: Path, durable: bool = True) -> Self:
@@ -136,12 +134,9 @@ class Journal(History):
             if self.control.last(number) < before:
                 self.delete(request_name(number))
 
-    def bump_tick(self) -> int:
-        """Ask for an epoch, data or not; bumps of several processes at once may count as one."""
-        with self._bumping:
-            tick = self.tick() + 1
-            self.files.replace(TICK, str(tick).encode())
-            return tick
+    def tick(self) -> None:
+        """Ask for an epoch, data or not: a query reads the files of `ticks` as a second stream."""
+        self.files.replace(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
 
     def _unchanged(self, intent: Intent) -> dict[str, int]:
         """Which routings are those of the epoch before, and since when they have held."""

@@ -4,7 +4,7 @@ HOME = "godwit"
 SPARK = "spark"
 
 FORMAT = "format.json"
-TICK = "tick"
+TICKS = "ticks"
 GENERATIONS = "generations"
 INTENTS = "intents"
 MANIFESTS = "manifests"

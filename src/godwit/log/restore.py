@@ -5,19 +5,21 @@ from pathlib import Path
 
 from godwit.errors import CheckpointError
 from godwit.log import spark_log
+from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.log.journal import Journal
 from godwit.log.layout import SPARK, intent_name, manifest_name, request_name, undone_name
 from godwit.log.manifest import Manifest
 
 
-def restore(root: Path, epoch: int, durable: bool = True) -> Manifest:
-    """Roll back to the end of a retained epoch, and return its manifest.
+def restore(checkpoint: str | Path, epoch: int, *, durable: bool = True) -> Manifest:
+    """Roll a checkpoint back to the end of a retained epoch, and return its manifest.
 
     A running driver is fenced off. What came after the epoch, in Godwit's log and in Spark's, is
     moved to `godwit/undone/GENERATION/`, also the requests for later epochs; nothing is deleted.
     When interrupted, restore again: until then the two logs disagree and no query starts on them.
     """
+    root = Location.parse(checkpoint).path
     _check(History.inspect(root), epoch)
     journal = Journal.open(root, durable)
     manifest = _check(journal, epoch)

@@ -110,7 +110,9 @@ def _next_step(spark: Path, history: History) -> str:
     retained = history.epochs()
     for epoch in reversed(retained):
         if is_common(spark, history, epoch):
-            return f"{_BACKUP}, or roll back to epoch {epoch}, the newest in which both logs agree"
+            return (
+                f"{_BACKUP}, or godwit.restore(checkpoint, {epoch}), the newest epoch of both logs"
+            )
     if retained:
         return f"{_BACKUP}, or start a new one with the state of this one as its initial state"
     return f"{_BACKUP}, or delete this one: it has published nothing"

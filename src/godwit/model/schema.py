@@ -109,6 +109,8 @@ def check_names(schema: pa.Schema) -> None:
                 f"column '{name}' begins with an underscore, as only Godwit's own columns do; "
                 "rename it"
             )
+        if "." in name or "`" in name:
+            raise ConfigError(f"column '{name}' has a dot or backtick in its name; rename it")
     _check_distinct(schema.names, "")
     for field in schema:
         _check_parts(field.type, field.name)

@@ -74,6 +74,11 @@ class Aggregate:
         ]
         return (TableSpec(TABLE, self.key, pa.schema([]), pa.schema(columns)),)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        read = [function.column for function in self.functions.values()]
+        return tuple(dict.fromkeys(c for c in (*self.key.names, self.time, *read) if c is not None))
+
     @cached_property
     def output(self) -> pa.Schema:
         results = [pa.field(name, fold.output) for name, fold in self.folds.items()]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from godwit.errors import OperatorError
 from godwit.operators.base import Changes, Hashes, Operator, TableView
+from godwit.operators.definition import POSITION
 from godwit.state.keys import distinct
 from godwit.state.table import UPSERT, TableSpec
 
@@ -31,6 +32,11 @@ class Load:
     @property
     def tables(self) -> tuple[TableSpec, ...]:
         return self.of.tables
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        (spec,) = (spec for spec in self.tables if spec.name == self.table)
+        return (*spec.key.names, *spec.sub.names, *spec.value.names)
 
     @property
     def output(self) -> pa.Schema:
@@ -57,6 +63,17 @@ class Load:
             twice = int(np.flatnonzero(np.diff(groups.starts, append=len(hashes)) > 1)[0])
             key = groups.keys.slice(twice, 1).to_pylist()[0]
             raise OperatorError(self.name, repr(key), "this key stands twice in the initial state")
+        if spec.sub.names == [POSITION]:
+            records = _renumbered(records, hashes, spec)
         columns = [pa.array(hashes), pa.repeat(pa.scalar(UPSERT, pa.int8()), len(hashes))]
         columns += [records.column(f.name).cast(f.type) for f in list(spec.schema)[2:]]
         return Changes({self.table: pa.table(columns, schema=spec.schema)})
+
+
+def _renumbered(records: pa.Table, hashes: Hashes, spec: TableSpec) -> pa.Table:
+    """Count the elements of each list from 0, in their order: what is appended comes after them."""
+    starts = distinct(hashes, records.select(spec.key.names), ordered=True).starts
+    rows = np.arange(len(hashes))
+    positions = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+    place = records.column_names.index(POSITION)
+    return records.set_column(place, POSITION, pa.array(positions, pa.int64()))

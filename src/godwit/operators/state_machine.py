@@ -95,6 +95,10 @@ class StateMachine:
         return tuple(form.spec(name, self.key) for name, form in self.forms.items())
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.input.names)
+
+    @property
     def ordered(self) -> bool:
         return True
 

@@ -11,13 +11,18 @@ from godwit.model.schema import parse
 
 def check_compatible(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Nullable value columns may be added; everything else that differs is refused by name."""
+    check_same_names(stored, given)
+    for name, before in stored.items():
+        _check_operator(name, before, given[name])
+
+
+def check_same_names(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """An operator's name is its identity: none may come or go."""
     for name in stored.keys() - given.keys():
         raise IncompatibleError(name, "the query no longer has it; its state would be orphaned")
     for name in given.keys() - stored.keys():
         known = ", ".join(sorted(stored))
         raise IncompatibleError(name, f"it is new; the checkpoint holds state of: {known}")
-    for name, before in stored.items():
-        _check_operator(name, before, given[name])
 
 
 def _check_operator(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -8,22 +8,23 @@ import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from godwit import faults
-from godwit.errors import CheckpointError, ConfigError, OperatorError, RefusedError
+from godwit.errors import CheckpointError, ConfigError, RefusedError
 from godwit.log.control import Request, Updates
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
-from godwit.log.layout import HOME
+from godwit.log.layout import HOME, request_name, undone_name
 from godwit.log.manifest import Manifest
-from godwit.model.routing import Routing, Update
+from godwit.model.routing import Routing, Update, check_bins, check_workers
 from godwit.operators.base import Operator
-from godwit.runtime.compatible import check_compatible
+from godwit.runtime.compatible import check_compatible, check_same_names
 from godwit.runtime.garbage import Garbage
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.work import CacheSpec, Work
@@ -66,8 +67,8 @@ class Driver:
                 "two operators have the same name; an operator's name is its identity"
             )
         self._described = {name: operator.describe() for name, operator in self.operators.items()}
-        if last := History(checkpoint).last():
-            check_compatible(last.operators, self._described)
+        _check_restart(History(checkpoint), self._described, workers, bins)
+        self._durable = durable
         self._journal = Journal.open(checkpoint, durable=durable)
         for name, operator in self.operators.items():
             for spec in operator.tables:
@@ -76,10 +77,12 @@ class Driver:
         self._last = self._journal.last()
         self._changed = threading.Condition()
         self._trees: Trees = self._load_trees(self._last)
-        self._routings = self._first_routings(workers, bins, default_workers)
         self._begun = max(self._journal.intents(), default=INITIAL)
-        self._pending = [r for r in self._journal.control.requests() if r.last > self._begun]
+        self._routings = self._first_routings(workers, bins, default_workers)
+        self._pending = self._open_requests()
         self._closed = False
+        if self._pending:
+            self._journal.tick()
         self._garbage = Garbage(self.root, self._journal, retention)
         self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
 
@@ -115,8 +118,9 @@ class Driver:
                     merges=self._plan_merges(),
                 )
             )
-            self._begun = epoch
-            self._routings = dict(intent.routings)
+            if epoch > self._begun:  # at a replay, a restart may have changed what comes after it
+                self._begun = epoch
+                self._routings = dict(intent.routings)
             self._pending = [request for request in self._pending if request.last > epoch]
             return intent
 
@@ -138,6 +142,7 @@ class Driver:
             trees=self._trees[operator],
             merges=merges,
             cache=self.cache,
+            durable=self._durable,
         )
 
     def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:
@@ -173,7 +178,7 @@ class Driver:
             more = bool(self._pending)
             self._changed.notify_all()
         if more:
-            self._journal.bump_tick()
+            self._journal.tick()
         self._garbage.collect(manifest)
         return manifest
 
@@ -234,16 +239,14 @@ class Driver:
             raise RefusedError(
                 f"epoch {first} has begun; the earliest epoch for an update is {self._begun + 1}"
             )
-        wanted = Request(0, operator, first, updates, workers)
+        self._journal.check()
         pending = [request for request in self._pending if request.operator == operator]
         routing = self._routings[operator]
-        for epoch in sorted(
-            {int(e) for r in (*pending, wanted) for e in np.unique(r.updates.epochs)}
-        ):
-            routing = _apply(routing, (*pending, wanted), epoch)
-        request = self._journal.control.add(operator, first, updates, workers)
+        wanted = Request(0, operator, first, updates, routing.bins, workers)
+        _foresee(routing, (*pending, wanted), self._begun)
+        request = self._journal.control.add(operator, first, updates, routing.bins, workers)
         self._pending.append(request)
-        self._journal.bump_tick()
+        self._journal.tick()
         return request
 
     def _routings_at(self, epoch: int) -> dict[str, Routing]:
@@ -263,8 +266,7 @@ class Driver:
     def _first_routings(
         self, workers: int | None, bins: int | None, default_workers: int
     ) -> dict[str, Routing]:
-        intents = self._journal.intents()
-        intent = self._journal.intent(intents[-1]) if intents else None
+        intent = self._journal.intent(self._begun)
         if intent is None:
             routing = Routing.even(bins or 4096, workers or default_workers)
             return dict.fromkeys(self.operators, routing)
@@ -272,6 +274,28 @@ class Driver:
             name: routing.with_bins(bins or routing.bins).with_workers(workers or routing.workers)
             for name, routing in intent.routings.items()
         }
+
+    def _open_requests(self) -> list[Request]:
+        """The accepted requests for epochs that have not begun.
+
+        A restart with other bins or workers than before overrules those of its operator, as they
+        were accepted for another routing: they are put aside, for good.
+        """
+        intent = self._journal.intent(self._begun)
+        before = intent.routings if intent else self._routings
+        requests = [r for r in self._journal.control.requests() if r.last > self._begun]
+        fitting: list[Request] = []
+        for name, routing in self._routings.items():
+            own = [r for r in requests if (r.operator, r.bins) == (name, routing.bins)]
+            with suppress(RefusedError):
+                _foresee(routing, own, self._begun)
+                fitting += own if routing == before[name] else []
+        fitting.sort(key=lambda request: request.id)
+        for request in requests:
+            if request not in fitting:
+                aside = request_name(request.id)
+                self._journal.move(aside, undone_name(self._journal.generation, aside))
+        return fitting
 
     def _load_trees(self, manifest: Manifest | None) -> Trees:
         stored = manifest.trees if manifest else {}
@@ -311,13 +335,7 @@ class Driver:
     def _check_receipts(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> None:
         for receipt in group:
             if receipt.failure is not None:
-                raise OperatorError(
-                    operator,
-                    receipt.failure.key,
-                    receipt.failure.cause,
-                    epoch=intent.epoch,
-                    worker=receipt.worker,
-                )
+                raise receipt.failure
         workers = intent.routings[operator].workers
         if sorted(receipt.worker for receipt in group) != list(range(workers)):
             raise CheckpointError(
@@ -329,17 +347,41 @@ class Driver:
     def _grown(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> dict[str, Tree]:
         """The trees after this epoch: merged runs replace their inputs, deltas go on top."""
         trees = {}
+        by_worker = {receipt.worker: receipt for receipt in group}
         planned = self.work(intent, operator).merges
         for table, tree in self._trees[operator].items():
-            for receipt in group:
-                if merged := receipt.merged.get(table):
-                    merges = planned[table][receipt.worker]
+            for worker, merges in planned[table].items():
+                if merged := by_worker[worker].merged.get(table):
                     tree = tree.replace(merges, merged.ref, merged.segment_rows)
+                else:  # nothing was left of the merged runs
+                    tree = tree.replace(merges, None, (0,) * SEGMENTS)
             for receipt in group:
                 if delta := receipt.deltas.get(table):
                     tree = tree.add(delta.ref, delta.segment_rows)
             trees[table] = tree
         return trees
+
+
+def _check_restart(
+    history: History, operators: Mapping[str, Any], workers: int | None, bins: int | None
+) -> None:
+    """Refuse a query that does not fit its checkpoint, or cannot work, before taking it over."""
+    if workers is not None:
+        check_workers(workers)
+    if bins is not None:
+        check_bins(bins)
+    if last := history.last():
+        check_compatible(last.operators, operators)
+    elif begun := history.intents():
+        check_same_names(history.since(begun[-1]), operators)
+
+
+def _foresee(routing: Routing, requests: Sequence[Request], begun: int) -> None:
+    """Raise RefusedError unless all updates for epochs after `begun` can be applied in turn."""
+    epochs = {int(epoch) for r in requests for epoch in np.unique(r.updates.epochs)}
+    for epoch in sorted(epochs):
+        if epoch > begun:
+            routing = _apply(routing, requests, epoch)
 
 
 def _apply(routing: Routing, requests: Iterable[Request], epoch: int) -> Routing:

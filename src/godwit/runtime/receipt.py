@@ -1,20 +1,15 @@
 """What a task returns: the files it wrote, or why it could not. Only receipted files exist."""
 
+import base64
 import json
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from godwit.errors import GodwitError
 from godwit.state.file import WrittenFile
 from godwit.state.table import FileRef
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The user's function raised at this key."""
-
-    key: str
-    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +21,7 @@ class Receipt:
     deltas: Mapping[str, WrittenFile] = field(default_factory=dict)
     merged: Mapping[str, WrittenFile] = field(default_factory=dict)
     outputs: FileRef | None = None
-    failure: Failure | None = None
+    failure: GodwitError | None = None  # why there is nothing: it fails the query
     fetched: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -38,7 +33,7 @@ class Receipt:
                 "deltas": _to_json(self.deltas),
                 "merged": _to_json(self.merged),
                 "outputs": self.outputs and self.outputs.to_json(),
-                "failure": self.failure and [self.failure.key, self.failure.cause],
+                "failure": self.failure and base64.b64encode(pickle.dumps(self.failure)).decode(),
                 "fetched": self.fetched,
                 "seconds": self.seconds,
             }
@@ -53,7 +48,7 @@ class Receipt:
             deltas=_from_json(data["deltas"]),
             merged=_from_json(data["merged"]),
             outputs=data["outputs"] and FileRef.from_json(data["outputs"]),
-            failure=data["failure"] and Failure(*data["failure"]),
+            failure=data["failure"] and pickle.loads(base64.b64decode(data["failure"])),
             fetched=data["fetched"],
             seconds=data["seconds"],
         )

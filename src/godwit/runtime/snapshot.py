@@ -1,19 +1,24 @@
 """The state of one table as of a committed epoch, read from the checkpoint alone."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from godwit.errors import ConfigError
+from godwit.errors import CheckpointError, ConfigError, DamagedFileError
 from godwit.log.history import History
+from godwit.log.intent import Intent
 from godwit.log.layout import HOME
 from godwit.log.manifest import Manifest
 from godwit.model.routing import Routing
 from godwit.model.schema import parse
 from godwit.state import file as state_file
+from godwit.state.file import StateFile
 from godwit.state.merge import merge
+from godwit.state.run import SEGMENTS, Run
 from godwit.state.table import TableSpec
 from godwit.state.tree import Tree
 
@@ -33,16 +38,13 @@ class Snapshot:
         cls, checkpoint: Path, operator: str, *, table: str | None = None, epoch: int | None = None
     ) -> "Snapshot":
         """The state of `operator` at `epoch`; by default its only table, at the newest epoch."""
-        history = History.inspect(checkpoint)
-        manifest = _manifest(history, epoch)
+        manifest, intent = _records(History.inspect(checkpoint), epoch)
         specs = table_specs(manifest, operator)
         if table is None and len(specs) > 1:
             raise ConfigError(f"operator '{operator}' has several tables: {', '.join(specs)}")
         table = table or next(iter(specs))
         if table not in specs:
             raise ConfigError(f"unknown table '{table}'; '{operator}' has {', '.join(specs)}")
-        intent = history.intent(manifest.epoch)
-        assert intent is not None
         return cls(
             root=str(checkpoint / HOME),
             epoch=manifest.epoch,
@@ -57,17 +59,22 @@ class Snapshot:
         place = [pa.field("_bin", pa.int32()), pa.field("_worker", pa.int32())]
         return pa.schema([*self.spec.key, *self.spec.sub, *self.spec.value, *place])
 
+    def read(self, segments: Iterable[int] = range(SEGMENTS)) -> Iterator[pa.Table]:
+        """The live rows of some segments, by default of all, a table a segment."""
+        files = cache(self._open)
+        for segment in segments:
+            runs = [files(run.file).segment(segment) for run in self.tree.segments[segment]]
+            if runs:
+                yield self._placed(merge(runs, self.spec, final=True))
+
     def segment(self, number: int) -> pa.Table:
         """The live rows of one segment."""
-        runs = [
-            state_file.read(
-                Path(self.root) / run.file, self.spec, self.tree.files[run.file]
-            ).segment(number)
-            for run in self.tree.segments[number]
-        ]
-        if not runs:
-            return self.schema.empty_table()
-        live = merge(runs, self.spec, final=True)
+        return pa.concat_tables([self.schema.empty_table(), *self.read([number])])
+
+    def _open(self, name: str) -> StateFile:
+        return state_file.read(Path(self.root) / name, self.spec, self.tree.files[name])
+
+    def _placed(self, live: Run) -> pa.Table:
         bins = bins_of(live.hash, self.routing)
         columns = [*live.rows.columns[2:], pa.array(bins), pa.array(self.routing.owners[bins])]
         return pa.table(columns, schema=self.schema)
@@ -96,14 +103,24 @@ def _schema(ddl: str) -> pa.Schema:
     return parse(ddl) if ddl else pa.schema([])
 
 
-def _manifest(history: History, epoch: int | None) -> Manifest:
-    epochs = history.epochs()
-    if not epochs:
-        raise ConfigError(f"{history.root} holds no committed epoch yet")
-    if epoch is not None and epoch not in epochs:
-        raise ConfigError(
-            f"epoch {epoch} of {history.root} is not retained; {epochs[0]} to {epochs[-1]} are"
-        )
-    manifest = history.manifest(epochs[-1] if epoch is None else epoch)
-    assert manifest is not None
-    return manifest
+def _records(history: History, wanted: int | None) -> tuple[Manifest, Intent]:
+    """Manifest and intent of an epoch; a running query may prune them while they are read."""
+    while True:
+        epochs = history.epochs()
+        if not epochs:
+            raise ConfigError(f"{history.root} holds no committed epoch yet")
+        epoch = epochs[-1] if wanted is None else wanted
+        if epoch not in epochs:
+            raise ConfigError(
+                f"epoch {epoch} of {history.root} is not retained; {epochs[0]} to {epochs[-1]} are"
+            )
+        try:
+            manifest, intent = history.manifest(epoch), history.intent(epoch)
+        except DamagedFileError:
+            if epoch in history.epochs():
+                raise
+            continue
+        if manifest is not None and intent is not None:
+            return manifest, intent
+        if epoch in history.epochs():
+            raise CheckpointError(str(history.root), f"the intent of epoch {epoch} is missing")

@@ -1,21 +1,24 @@
 """Auditing a checkpoint: is every file whole, every epoch there, every row where it belongs?"""
 
-from collections.abc import Callable, Mapping
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from godwit.errors import CheckpointError, GodwitError
+from godwit.errors import CheckpointError, DamagedFileError, GodwitError
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.log.layout import HOME
+from godwit.log.layout import HOME, generation_name, manifest_name
 from godwit.log.manifest import Manifest
-from godwit.model.routing import Routing
 from godwit.runtime.garbage import output_files
 from godwit.runtime.snapshot import bins_of, table_specs
 from godwit.state import file as state_file
+from godwit.state.file import Meta
 from godwit.state.run import segment_offsets
 from godwit.state.table import FileRef, TableSpec
 from godwit.state.tree import Tree
@@ -51,8 +54,30 @@ def verify(checkpoint: Path, progress: Progress = lambda done, total: None) -> R
     generations with the offsets their intents named, each tree is the one before plus the epoch's
     deltas and merges, and the Migration property (Megaphone, section 3.2): every delta row of bin b
     at epoch t was written by `routing(t, b)`.
+
+    A query that runs meanwhile deletes manifests, then what only they name. So what is missing or
+    amiss counts only if the epoch that needs it is still retained when that has been seen.
     """
     return _Audit(checkpoint, progress).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    """A retained epoch, as far as it can be read; trees are by operator and table."""
+
+    manifest: Manifest
+    intent: Intent | None
+    trees: dict[tuple[str, str], Tree]
+
+
+@dataclass(slots=True)
+class _Use:
+    """What the manifests that name a state file say of it: the rows that they read by segment."""
+
+    operator: str
+    spec: TableSpec
+    segments: dict[int, int] = field(default_factory=dict)
+    since: int | None = None  # the epoch that wrote it, if the one before is known too
 
 
 class _Audit:
@@ -61,110 +86,222 @@ class _Audit:
         self.history = History.inspect(checkpoint)
         self.progress = progress
         self.report = Report()
+        self.epochs: dict[int, _Epoch] = {}
 
     def run(self) -> Report:
         epochs = self.history.epochs()
         if not epochs:
             raise CheckpointError(str(self.root.parent), "it holds no committed epoch yet")
         self.report.epochs = tuple(epochs)
-        whole = [pair for epoch in epochs if (pair := self._records(epoch))]
-        for (before, _), (after, _) in pairwise(whole):
-            self._check_continuity(before, after)
-        self._check_files(whole)
+        for epoch in epochs:
+            self._read(epoch)
+        self._check_log(epochs)
+        for pair in pairwise(epochs):
+            self._check_succession(*pair)
+        self._check_files()
         return self.report
 
-    def _find(self, place: str, problem: str) -> None:
-        self.report.findings.append(Finding(place, problem))
+    def _find(self, place: str, problem: str | GodwitError, *, of: Iterable[int] = ()) -> None:
+        """Note a problem; one of some epochs only if any of them is still retained."""
+        epochs = list(of)
+        if epochs and not any(self._is_retained(epoch) for epoch in epochs):
+            return
+        if isinstance(problem, DamagedFileError):
+            place, problem = os.path.relpath(problem.path, self.root), problem.reason
+        self.report.findings.append(Finding(place, str(problem)))
 
-    def _records(self, epoch: int) -> tuple[Manifest, Intent] | None:
-        """The manifest and intent of an epoch, if both can be read and agree."""
+    def _is_retained(self, epoch: int) -> bool:
+        """Whether the manifest that was read is still there: not pruned, nor rolled back."""
         try:
-            manifest, intent = self.history.manifest(epoch), self.history.intent(epoch)
+            now = self.history.manifest(epoch)
+        except GodwitError:
+            return True
+        return now is not None and (
+            epoch not in self.epochs or now.id == self.epochs[epoch].manifest.id
+        )
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _read(self, epoch: int) -> None:
+        place = f"epoch {epoch}"
+        try:
+            manifest = self.history.manifest(epoch)
+            if manifest is None:
+                return  # pruned since it was listed
+            self.epochs[epoch] = _Epoch(manifest, None, self._trees(manifest))
+            intent = self.history.intent(epoch)
         except GodwitError as error:
-            self._find(f"epoch {epoch}", str(error))
-            return None
-        if manifest is None or intent is None:
-            self._find(f"epoch {epoch}", "its intent is missing")
-            return None
+            self._find(place, error, of=[epoch])
+            return
+        if intent is None:
+            self._find(place, "its intent is missing", of=[epoch])
+            return
+        self.epochs[epoch] = _Epoch(manifest, intent, self.epochs[epoch].trees)
         if (manifest.query, manifest.offsets) != (intent.query, intent.offsets):
-            self._find(f"epoch {epoch}", "manifest and intent name different offsets")
+            self._find(place, "manifest and intent name different offsets", of=[epoch])
         newest = self.history.newest_generation()
         if not intent.generation <= manifest.generation <= newest:
             self._find(
-                f"epoch {epoch}",
+                place,
                 f"decided by generation {intent.generation}, published by {manifest.generation}, "
                 f"newest is {newest}: they must not decrease",
+                of=[epoch],
             )
-        return manifest, intent
 
-    def _check_continuity(self, before: Manifest, after: Manifest) -> None:
-        place = f"epoch {after.epoch}"
-        if after.epoch != before.epoch + 1:
-            self._find(place, f"the epoch before it is {before.epoch}: some are missing")
+    def _trees(self, manifest: Manifest) -> dict[tuple[str, str], Tree]:
+        try:
+            return {
+                (operator, table): Tree.from_json(tree)
+                for operator, tables in manifest.trees.items()
+                for table, tree in tables.items()
+            }
+        except (LookupError, TypeError, ValueError) as error:
+            path = str(self.root / manifest_name(manifest.epoch))
+            raise DamagedFileError(path, f"its trees cannot be read ({error!r})") from error
+
+    def _check_log(self, epochs: list[int]) -> None:
+        """What a restart would read besides manifests: generations, requests and open intents."""
+        history = self.history
+        for number in range(1, history.newest_generation() + 1):
+            if not history.files.exists(generation_name(number)):
+                self._find(generation_name(number), "is missing: it would fence older drivers off")
+        try:
+            history.generations()
+            for number in history.control.ids():
+                with suppress(FileNotFoundError):  # pruned since it was listed
+                    history.control.request(number)
+        except GodwitError as error:
+            self._find("log", error)
+        for epoch in history.intents():
+            if epoch > epochs[-1]:
+                try:
+                    history.intent(epoch)
+                except GodwitError as error:
+                    if epoch in history.intents():
+                        self._find(f"epoch {epoch}", error)
+
+    # -- from epoch to epoch -------------------------------------------------------------------
+
+    def _check_succession(self, one: int, next: int) -> None:
+        place = f"epoch {next}"
+        if next != one + 1:
+            listed = set(self.history.epochs())
+            if {one, next} <= listed and listed.isdisjoint(range(one + 1, next)):
+                self._find(place, f"the epoch before it is {one}: some are missing")
             return
-        if after.generation < before.generation:
-            self._find(place, f"generation {after.generation} follows {before.generation}")
-        for operator, tables in after.trees.items():
-            for table, tree in tables.items():
-                earlier = before.trees.get(operator, {}).get(table)
-                if earlier is not None:
-                    self._check_growth(place, Tree.from_json(earlier), Tree.from_json(tree))
+        before, after = self.epochs.get(one), self.epochs.get(next)
+        if before is None or after is None:
+            return
+        if after.manifest.generation < before.manifest.generation:
+            problem = f"generation {after.manifest.generation} follows {before.manifest.generation}"
+            self._find(place, problem, of=[next])
+        for problem in _misgrown(before, after):
+            self._find(place, problem, of=[next])
 
-    def _check_growth(self, place: str, before: Tree, after: Tree) -> None:
-        """Old runs may be replaced only from the newest on: the older ones stay as they are."""
-        for segment, (old, new) in enumerate(zip(before.segments, after.segments, strict=True)):
-            kept = [run for run in new if run.file in before.files]
-            if kept != list(old[len(old) - len(kept) :]):
-                self._find(place, f"segment {segment} lost a run that nothing replaced")
+    # -- files ---------------------------------------------------------------------------------
 
-    def _check_files(self, epochs: list[tuple[Manifest, Intent]]) -> None:
-        routings = {manifest.epoch: intent.routings for manifest, intent in epochs}
-        named = _named_files([manifest for manifest, _ in epochs])
-        for done, (ref, owner) in enumerate(named.items()):
-            self.progress(done, len(named))
+    def _check_files(self) -> None:
+        uses, epochs = self._named_files()
+        self.report.files = len(epochs)
+        for done, ref in enumerate(epochs):
+            self.progress(done, len(epochs))
+            problems: list[str | GodwitError] = []
             try:
                 state_file.verify(self.root / ref.name, ref)
-                if owner is not None:
-                    self._check_state_file(ref, *owner, routings)
+                if ref in uses:
+                    problems.extend(self._check_state(ref, uses[ref]))
             except GodwitError as error:
-                self._find(ref.name, str(error))
-        self.report.files = len(named)
-        self.progress(len(named), len(named))
+                problems.append(error)
+            for problem in problems:
+                self._find(ref.name, problem, of=epochs[ref])
+        self.progress(len(epochs), len(epochs))
 
-    def _check_state_file(
-        self,
-        ref: FileRef,
-        operator: str,
-        spec: TableSpec,
-        routings: Mapping[int, Mapping[str, Routing]],
-    ) -> None:
-        opened = state_file.read(self.root / ref.name, spec, ref, operator=operator)
+    def _named_files(self) -> tuple[dict[FileRef, _Use], dict[FileRef, list[int]]]:
+        """The state files that manifests name, and of every file the epochs whose manifests do."""
+        uses: dict[FileRef, _Use] = {}
+        named: dict[FileRef, list[int]] = {}
+        for number, epoch in self.epochs.items():
+            for (operator, table), tree in epoch.trees.items():
+                before = self.epochs.get(number - 1)
+                for ref in tree.files.values():
+                    named.setdefault(ref, []).append(number)
+                    if ref not in uses:
+                        spec = table_specs(epoch.manifest, operator)[table]
+                        uses[ref] = _Use(operator, spec, since=number if before else None)
+                for segment, runs in enumerate(tree.segments):
+                    for run in runs:
+                        uses[tree.files[run.file]].segments[segment] = run.rows
+            for ref in output_files(epoch.manifest):
+                named.setdefault(ref, []).append(number)
+        return uses, named
+
+    def _check_state(self, ref: FileRef, use: _Use) -> Iterator[str]:
+        """What is wrong with the content of a state file whose bytes are those receipted."""
+        opened = state_file.read(self.root / ref.name, use.spec, ref, operator=use.operator)
         hashes, meta = opened.whole().hash, opened.meta
         self.report.rows += len(hashes)
         if np.any(hashes[1:] < hashes[:-1]):
-            self._find(ref.name, "its rows are not in the order of their hash")
+            yield "its rows are not in the order of their hash"
+            return
         if not np.array_equal(segment_offsets(hashes), meta.offsets):
-            self._find(ref.name, "its index of segments does not fit its rows")
-        if meta.kind == "delta" and meta.epoch in routings:
-            routing = routings[meta.epoch][operator]
-            bins = np.unique(bins_of(hashes, routing))
-            strays = bins[routing.owners[bins] != meta.worker]
-            if len(strays):
-                self._find(
-                    ref.name,
-                    f"worker {meta.worker} wrote bin {strays[0]} at epoch {meta.epoch}, which "
-                    f"belonged to worker {routing.owners[strays[0]]}",
-                )
+            yield "its index of segments does not fit its rows"
+            return
+        rows = np.diff(meta.offsets)
+        for segment, expected in use.segments.items():
+            if rows[segment] != expected:
+                yield f"it has {rows[segment]} rows of segment {segment}, not {expected}"
+        if use.since not in (None, meta.epoch):
+            yield f"it says that it is of epoch {meta.epoch}, but epoch {use.since} wrote it"
+        writer = self.epochs.get(meta.epoch)
+        if writer is not None and writer.intent is not None:
+            yield from _misplaced(hashes, meta, writer.intent)
 
 
-def _named_files(manifests: list[Manifest]) -> dict[FileRef, tuple[str, TableSpec] | None]:
-    """Every file that a manifest names, with operator and table if it holds state."""
-    named: dict[FileRef, tuple[str, TableSpec] | None] = {}
-    for manifest in manifests:
-        for operator, tables in manifest.trees.items():
-            specs = table_specs(manifest, operator)
-            for table, tree in tables.items():
-                for ref in Tree.from_json(tree).files.values():
-                    named[ref] = (operator, specs[table])
-        named.update(dict.fromkeys(output_files(manifest)))
-    return named
+def _misgrown(before: _Epoch, after: _Epoch) -> Iterator[str]:
+    """Where a tree is not the one before it, less the runs that were merged, plus new ones."""
+    gained = Counter[str]()
+    for (operator, table), tree in after.trees.items():
+        earlier = before.trees.get((operator, table), Tree.empty())
+        if after.intent is not None:
+            yield from _lost_runs(earlier, tree, _merges(after.intent, operator, table))
+        for name, ref in tree.files.items():
+            if name not in earlier.files:
+                rows = sum(run.rows for runs in tree.segments for run in runs if run.file == name)
+                gained[operator] += rows
+                if rows != ref.rows:
+                    yield f"of the {ref.rows} rows of its file {name}, it names {rows}"
+    for operator, receipts in after.manifest.receipts.items():
+        receipted = sum(receipt["rows"] + receipt["merged_rows"] for receipt in receipts)
+        if gained[operator] != receipted:
+            yield f"'{operator}' gained {gained[operator]} rows, its receipts are of {receipted}"
+
+
+def _lost_runs(before: Tree, after: Tree, merges: dict[int, int]) -> Iterator[str]:
+    for segment, (old, new) in enumerate(zip(before.segments, after.segments, strict=True)):
+        kept = old[merges.get(segment, 0) :]
+        added = new[: len(new) - len(kept)]
+        if new[len(added) :] != kept or any(run.file in before.files for run in added):
+            yield f"segment {segment} lost or gained a run that no merge of its intent accounts for"
+
+
+def _merges(intent: Intent, operator: str, table: str) -> dict[int, int]:
+    """How many of the newest runs of which segment an epoch had to merge."""
+    return dict(intent.merges.get(operator, {}).get(table, ()))
+
+
+def _misplaced(hashes: np.ndarray, meta: Meta, intent: Intent) -> Iterator[str]:
+    """Rows that a worker wrote although its epoch's intent did not give them to it."""
+    routing = intent.routings[meta.operator]
+    if meta.kind == "merge":
+        due = _merges(intent, meta.operator, meta.table)
+        strays = [int(s) for s in np.flatnonzero(np.diff(meta.offsets)) if int(s) not in due]
+        if strays:
+            yield f"it merged segment {strays[0]}, which its epoch's intent did not ask for"
+        return
+    bins = np.unique(bins_of(hashes, routing))
+    strays = bins[routing.owners[bins] != meta.worker].tolist()
+    if strays:
+        yield (
+            f"worker {meta.worker} wrote bin {strays[0]} at epoch {meta.epoch}, which "
+            f"belonged to worker {routing.owners[strays[0]]}"
+        )

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from godwit import faults
-from godwit.errors import OperatorError
+from godwit.errors import GodwitError, OperatorError
 from godwit.operators.base import Changes, Operator
-from godwit.runtime.receipt import Failure, Receipt
+from godwit.runtime.receipt import Receipt
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
 from godwit.state.file import Kind, WrittenFile
-from godwit.state.merge import merge
+from godwit.state.merge import merge as merge_runs
 from godwit.state.run import Run
 from godwit.state.table import HASH, FileRef, TableSpec
 from godwit.state.tree import Merge, Tree
@@ -56,10 +56,19 @@ class Work:
     trees: Mapping[str, Tree]
     merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
+    durable: bool = True  # what is receipted outlives a loss of power
 
     def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
         """Do the work of `worker` on its records, which carry their key's hash in `_hash`."""
-        return _Attempt(self, worker).run(batches)
+        try:
+            return _Attempt(self, worker).run(batches)
+        except OperatorError as error:
+            located = OperatorError(
+                error.operator, error.key, error.cause, epoch=self.epoch, worker=worker
+            )
+            return Receipt(worker, failure=located)
+        except GodwitError as error:  # such as a damaged file: to try again would not help
+            return Receipt(worker, failure=error)
 
 
 class _Attempt:
@@ -80,11 +89,8 @@ class _Attempt:
         if records is not None:
             hashes = records.column(HASH).to_numpy().view(np.uint64)
             views = {spec.name: self._view(spec) for spec in operator.tables}
-            try:
-                with self._timed("process"):
-                    changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
-            except OperatorError as error:
-                return Receipt(self.worker, failure=Failure(error.key, error.cause))
+            with self._timed("process"):
+                changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
         faults.reach("delta", "before", epoch)
         with self._timed("write"):
             deltas = {
@@ -99,9 +105,9 @@ class _Attempt:
         faults.reach("outputs", "after", epoch)
         with self._timed("merge"):
             merged = {
-                spec.name: self._merge(spec, merges)
+                spec.name: self._write(spec, "merge", rows)
                 for spec in operator.tables
-                if (merges := self.work.merges.get(spec.name, {}).get(self.worker))
+                if (rows := self._merge(spec)).num_rows
             }
         return Receipt(
             worker=self.worker,
@@ -127,19 +133,21 @@ class _Attempt:
             epoch=self.work.epoch,
             worker=self.worker,
             kind=kind,
+            durable=self.work.durable,
         )
         self.files.add(written.ref)
         return written
 
-    def _merge(self, spec: TableSpec, merges: Sequence[Merge]) -> WrittenFile:
-        """Merge the given segments into one file, in which a segment may end up empty."""
+    def _merge(self, spec: TableSpec) -> pa.Table:
+        """One table of all the segments that this worker has to merge; some may end up empty."""
         tree = self.work.trees[spec.name]
         segments = open_segments(self.files, spec, tree)
-        pieces: list[pa.Table] = []
-        for due in sorted(merges, key=lambda due: due.segment):
-            final = due.runs == len(tree.segments[due.segment])
-            pieces.append(merge(segments(due.segment)[: due.runs], spec, final=final).rows)
-        return self._write(spec, "merge", pa.concat_tables(pieces))
+        merged = [spec.schema.empty_table()]
+        due = self.work.merges.get(spec.name, {}).get(self.worker, ())
+        for segment, runs in sorted((merge.segment, merge.runs) for merge in due):
+            final = runs == len(tree.segments[segment])
+            merged.append(merge_runs(segments(segment)[:runs], spec, final).rows)
+        return pa.concat_tables(merged)
 
     def _write_outputs(self, outputs: pa.Table | None) -> FileRef | None:
         if outputs is None or not outputs.num_rows:
@@ -147,10 +155,16 @@ class _Attempt:
         name = f"outputs/{self.work.operator.name}/{self._stem('output')}.parquet"
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(outputs, path, compression="none", use_dictionary=False)
-        with path.open("rb+") as written:
-            os.fsync(written.fileno())
-        return FileRef(name, outputs.num_rows, path.stat().st_size, state_file.checksum(path))
+        with path.open("xb") as target:
+            sink = state_file.Summing(target)
+            with pa.PythonFile(sink, "w") as output:
+                pq.write_table(outputs, output, compression="none", use_dictionary=False)
+            target.flush()
+            if self.work.durable:
+                os.fsync(target.fileno())
+        if self.work.durable:
+            state_file.sync_directory(path.parent)
+        return FileRef(name, outputs.num_rows, sink.bytes, sink.crc)
 
     def _stem(self, kind: str) -> str:
         return f"e{self.work.epoch}-w{self.worker}-{kind}-{self.token}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +19,8 @@ from godwit.operators.load import Load
 from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.work import Work
-from godwit.spark.route import ordered, route
-from godwit.spark.sinks import Sink
+from godwit.spark.route import column, ordered, route
+from godwit.spark.sinks import Files, Sink
 from godwit.spark.types import to_spark
 from godwit.state.table import FileRef
 
@@ -66,13 +67,13 @@ class Engine:
     steps: Sequence[Step]
     sink: Sink
     spark_log: Path
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         faults.reach("commit", "after", epoch - 1)
         try:
             self._epoch(batch, epoch)
-        except Exception as error:
+        except BaseException as error:  # any other than an Exception would leave Spark waiting
             self.failure = error
             raise EpochFailedError(_brief(error)) from None
         faults.reach("commit", "before", epoch)
@@ -91,29 +92,34 @@ class Engine:
     def _compute(self, rows: DataFrame, intent: Intent) -> Manifest:
         """Run one operator after the other; each sees only receipted output of the one before."""
         receipts: dict[str, list[Receipt]] = {}
-        for step in self.steps[: self._last_operator + 1]:
+        for step in self.steps[: self.steps.index(self._last_operator) + 1]:
             if not isinstance(step, Operator):
                 rows = step(rows)
                 continue
             work = self.driver.work(intent, step.name)
             receipts[step.name] = run(work, rows, intent.routings[step.name])
-            refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
-            rows = self._read(rows.sparkSession, step, refs)
+            if step is not self._last_operator:
+                refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
+                rows = self._read(rows.sparkSession, step, refs)
         return self.driver.commit(intent, receipts)
 
     def _deliver(self, spark: SparkSession, manifest: Manifest) -> None:
-        operator = self.steps[self._last_operator]
-        assert isinstance(operator, Operator)
+        """Give the sink the durable outputs that the manifest names, after the code behind them."""
+        epoch, operator = manifest.epoch, self._last_operator
         refs = [FileRef.from_json(ref) for ref in manifest.outputs[operator.name]]
-        rows = self._read(spark, operator, refs)
-        for step in self.steps[self._last_operator + 1 :]:
-            assert not isinstance(step, Operator)
-            rows = step(rows)
-        faults.reach("sink", "before", manifest.epoch)
-        count = sum(ref.rows for ref in refs)
-        self.sink.deliver(manifest.epoch, rows, manifest.id, count)
-        faults.reach("sink", "after", manifest.epoch)
+        faults.reach("sink", "before", epoch)
+        if not self._linked(epoch, refs, manifest.id):
+            rows = self._read(spark, operator, refs)
+            for step in self._last_steps:
+                rows = step(rows)
+            self.sink.deliver(epoch, rows, manifest.id, sum(ref.rows for ref in refs))
+        faults.reach("sink", "after", epoch)
         self.driver.check()  # Spark's own commit log has no fence
+
+    def _linked(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
+        if not refs or self._last_steps or not isinstance(self.sink, Files):
+            return False
+        return self.sink.link(epoch, [self.driver.root / ref.name for ref in refs], commit)
 
     def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:
         """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
@@ -122,18 +128,20 @@ class Engine:
             return spark.createDataFrame([], schema)
         return spark.read.schema(schema).parquet(*[str(self.driver.root / r.name) for r in refs])
 
-    @property
-    def _last_operator(self) -> int:
-        return max(i for i, step in enumerate(self.steps) if isinstance(step, Operator))
+    @cached_property
+    def _last_operator(self) -> Operator:
+        return next(step for step in reversed(self.steps) if isinstance(step, Operator))
+
+    @cached_property
+    def _last_steps(self) -> list[Transform]:
+        """The DataFrame code behind the last operator."""
+        later = self.steps[self.steps.index(self._last_operator) + 1 :]
+        return [step for step in later if not isinstance(step, Operator)]
 
 
-def _brief(error: Exception) -> str:
+def _brief(error: BaseException) -> str:
     text = str(error)
-    if (
-        "InterruptedException" in text
-        or "ClosedByInterruptException" in text
-        or "cancelled" in text
-    ):
+    if any(sign in text for sign in ("Interrupted", "ClosedByInterrupt", "cancelled")):
         return f"{INTERRUPTED} the epoch: java.lang.InterruptedException"
     return f"{type(error).__name__}: {text}"[:1000].replace(INTERRUPTED, "")
 
@@ -141,7 +149,7 @@ def _brief(error: Exception) -> str:
 def run(work: Work, rows: DataFrame, routing: Routing) -> list[Receipt]:
     """F and S for one operator: a Spark job of its own, which returns one receipt a worker."""
     operator = work.operator
-    routed = route(rows, operator.key.names, routing)
+    routed = route(rows.select(*map(column, operator.columns)), operator.key.names, routing)
     if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
     faults.reach("receipts", "before", work.epoch)

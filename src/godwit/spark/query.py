@@ -23,7 +23,8 @@ Outcome = Literal["done", "open"]
 class Migration:
     """An accepted control request: updates that take effect at their epochs.
 
-    It is durable: if the query ends first, it is *open* and goes on when the query starts again.
+    It is durable: if the query ends first, it is *open* and goes on when the query starts again,
+    unless that start gives other numbers of workers or bins, which overrule it.
     """
 
     driver: Driver
@@ -32,7 +33,7 @@ class Migration:
     @property
     def epoch(self) -> int:
         """The epoch of its last update."""
-        return max(update.epoch for update in self.request.updates)
+        return self.request.last
 
     @property
     def outcome(self) -> Outcome:

@@ -20,8 +20,8 @@ class ReadSegments:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for segment in batch.column(0).to_pylist():
-                yield from self._snapshot.segment(segment).to_batches()
+            for rows in self._snapshot.read(batch.column(0).to_pylist()):
+                yield from rows.to_batches()
 
 
 def read_state(

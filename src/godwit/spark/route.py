@@ -55,20 +55,20 @@ def route(df: DataFrame, key: Sequence[str], routing: Routing) -> DataFrame:
 
     Partition i holds the records of worker i; there are as many partitions as workers.
     """
-    hashed = df.withColumn(HASH, KEY_HASH(*map(_column, key)))
+    hashed = df.withColumn(HASH, KEY_HASH(*map(column, key)))
     return hashed.repartitionById(routing.workers, _worker(df.sparkSession, routing))
 
 
 def ordered(df: DataFrame, key: Sequence[str], time: str | None = None) -> DataFrame:
-    """Sort each partition by hash (unsigned), key, time, and then by content.
+    """Sort each partition by hash (unsigned), key, time, and then by content, nulls last.
 
     The order is total: records that it leaves side by side in any order are equal.
     """
     types = {field.name: field.dataType for field in df.schema if field.name != HASH}
     columns = dict.fromkeys([*key, *([time] if time else []), *types])
     return df.sortWithinPartitions(
-        _column(HASH).bitwiseXOR(sf.lit(_LONG_MIN)),
-        *[_column(name) for name in columns if _comparable(types[name])],
+        column(HASH).bitwiseXOR(sf.lit(_LONG_MIN)),
+        *[column(name).asc_nulls_last() for name in columns if _comparable(types[name])],
         *[_as_json(name) for name in columns if not _exact(types[name])],
     )
 
@@ -79,7 +79,7 @@ def _worker(session: SparkSession, routing: Routing) -> Column:
     The table of owners is the result of a scalar subquery: unlike a literal it is neither folded,
     compared nor printed while Spark plans, so that 2^20 bins cost no more than one.
     """
-    bins = sf.shiftrightunsigned(_column(HASH), 64 - routing.bits) if routing.bits else sf.lit(0)
+    bins = sf.shiftrightunsigned(column(HASH), 64 - routing.bits) if routing.bits else sf.lit(0)
     return sf.get(_owners(session, routing).scalar(), bins.cast("int")).cast("int")
 
 
@@ -96,13 +96,13 @@ def _owners(session: SparkSession, routing: Routing) -> DataFrame:
     return table
 
 
-def _column(name: str) -> Column:
+def column(name: str) -> Column:
     quoted = name.replace("`", "``")
     return sf.col(f"`{quoted}`")
 
 
 def _as_json(name: str) -> Column:
-    return sf.to_json(sf.struct(_column(name)), _JSON)
+    return sf.to_json(sf.struct(column(name)), _JSON)
 
 
 def _comparable(type_: DataType) -> bool:

@@ -14,7 +14,7 @@ from godwit.errors import ConfigError
 from godwit.log import spark_log
 from godwit.log.files import Location
 from godwit.log.history import History
-from godwit.log.layout import SPARK, TICK
+from godwit.log.layout import SPARK, TICKS
 from godwit.operators.aggregate import Aggregate
 from godwit.operators.base import Operator
 from godwit.operators.forms import Form
@@ -142,7 +142,7 @@ class Job:
             load(driver, given)
         engine = Engine(driver, self.stream.steps, self.sink, path / SPARK)
         writer = (
-            with_ticks(source, str(driver.root / TICK))
+            with_ticks(source, driver.root / TICKS)
             .writeStream.foreachBatch(engine)
             .option("checkpointLocation", str(path / SPARK))
         )

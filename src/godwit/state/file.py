@@ -12,7 +12,7 @@ import os
 import uuid
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, get_args
 
@@ -97,10 +97,12 @@ def write(
     epoch: int,
     worker: int,
     kind: Kind,
+    durable: bool = True,
 ) -> WrittenFile:
     """Write `rows`, which are in hash order, to `location / name`, a name no other attempt uses.
 
-    The file appears under its name whole and durable, or not at all.
+    The file appears under its name whole and durable, or not at all; without `durable`, a loss of
+    power may take it back.
     """
     run = Run.of(rows)
     _check(spec, run)
@@ -111,15 +113,17 @@ def write(
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
         with open(temporary, "wb") as target:
-            sink = _Summing(target)
+            sink = Summing(target)
             _write_batch(sink, spec.schema, meta, run)
             target.flush()
-            os.fsync(target.fileno())
+            if durable:
+                os.fsync(target.fileno())
         os.rename(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
     ref = FileRef(name, len(run), sink.bytes, sink.crc)
     return WrittenFile(ref, tuple(np.diff(offsets).tolist()))
 
@@ -174,7 +178,7 @@ def verified_chunks(path: Path, ref: FileRef) -> Iterator[memoryview]:
         raise _damaged(path, f"its checksum is {crc:08x}, not {ref.crc:08x} as receipted")
 
 
-class _Summing(io.RawIOBase):
+class Summing(io.RawIOBase):
     """A sink that passes on what is written, and counts and sums it up."""
 
     def __init__(self, target: BinaryIO) -> None:
@@ -202,8 +206,9 @@ def _check(spec: TableSpec, run: Run) -> None:
         raise ValueError(f"rows of table '{spec.name}' are not in the order of their hash")
 
 
-def _write_batch(sink: _Summing, schema: pa.Schema, meta: Meta, run: Run) -> None:
-    text = json.dumps({"format": FORMAT, **asdict(meta)}, separators=(",", ":"))
+def _write_batch(sink: Summing, schema: pa.Schema, meta: Meta, run: Run) -> None:
+    fields = {name: getattr(meta, name) for name in Meta.__slots__}
+    text = json.dumps({"format": FORMAT, **fields}, separators=(",", ":"))
     columns = [column.chunk(0) for column in run.rows.columns]
     with (
         pa.PythonFile(sink, "w") as output,
@@ -212,7 +217,8 @@ def _write_batch(sink: _Summing, schema: pa.Schema, meta: Meta, run: Run) -> Non
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory outlive a loss of power."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -238,11 +244,12 @@ def _open(path: Path, ref: FileRef | None) -> tuple[Meta, pa.RecordBatch]:
     with pa.memory_map(str(path)) as source:  # closing it leaves the mapping to its buffers
         if ref is not None and source.size() != ref.bytes:
             raise _wrong_size(path, source.size(), ref)
-        reader = pa.ipc.open_file(source)
-        meta = _parse(path, reader.schema)
-        if reader.num_record_batches != 1:
-            raise _damaged(path, f"it has {reader.num_record_batches} record batches, not 1")
-        batch = reader.get_batch(0)
+        mapped = source.read_buffer()  # of a file, Arrow would read the footer in another thread
+    reader = pa.ipc.open_file(mapped)
+    meta = _parse(path, reader.schema)
+    if reader.num_record_batches != 1:
+        raise _damaged(path, f"it has {reader.num_record_batches} record batches, not 1")
+    batch = reader.get_batch(0)
     batch.validate()
     rows = batch.num_rows
     if meta.offsets[-1] != rows or (ref is not None and ref.rows != rows):

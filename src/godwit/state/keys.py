@@ -13,8 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.state.table import TableSpec
-
 Hashes = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -136,23 +134,6 @@ def less(left: pa.Table, right: pa.Table) -> Mask:
     for a, b in reversed(leading):
         result = _less(a, b) | (_equal(a, b) & result)
     return result
-
-
-def key_of(spec: TableSpec, rows: pa.Table) -> pa.Table:
-    """The key columns of rows of a table."""
-    return rows.select(list(range(2, 2 + len(spec.key))))
-
-
-def sub_of(spec: TableSpec, rows: pa.Table) -> pa.Table:
-    """The sub-key columns of rows of a table."""
-    start = 2 + len(spec.key)
-    return rows.select(list(range(start, start + len(spec.sub))))
-
-
-def value_of(spec: TableSpec, rows: pa.Table) -> pa.Table:
-    """The value columns of rows of a table."""
-    start = 2 + len(spec.key) + len(spec.sub)
-    return rows.select(list(range(start, start + len(spec.value))))
 
 
 def neighbours(compare: Compare, table: pa.Table) -> Mask:

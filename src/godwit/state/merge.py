@@ -11,11 +11,9 @@ from godwit.state.keys import (
     changes,
     flat,
     grouped,
-    key_of,
     less,
     neighbours,
     sort_keys,
-    sub_of,
 )
 from godwit.state.run import Run
 from godwit.state.table import CLEAR, OP, UPSERT, TableSpec
@@ -34,7 +32,7 @@ def merge(runs: Sequence[Run], spec: TableSpec, final: bool) -> Run:
     rows = pa.concat_tables([run.rows for run in oldest_first]).combine_chunks()
     ages = np.repeat(np.arange(len(runs)), [len(run) for run in oldest_first])
     # A stable sort of presorted pieces is a merge: each key's rows stay oldest first.
-    order, starts = grouped(np.argsort(hashes, kind="stable"), hashes, key_of(spec, rows))
+    order, starts = grouped(np.argsort(hashes, kind="stable"), hashes, rows.select(spec.key.names))
     kept = settle(order, starts, ages, rows, spec, final)
     return Run.of(rows.take(pa.array(kept)))
 
@@ -49,7 +47,7 @@ def settle(
     """
     ops = flat(rows.column(OP)).to_numpy()
     if len(spec.sub):
-        kept = _settle_sub_keys(order, starts, ages, ops, sub_of(spec, rows))
+        kept = _settle_sub_keys(order, starts, ages, ops, rows.select(spec.sub.names))
     else:
         kept = order[np.append(starts, len(order))[1:] - 1]
     return kept[ops[kept] == UPSERT] if final and ops.any() else kept

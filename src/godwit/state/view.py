@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from godwit.state.keys import Hashes, Mask, Rows, changes, equal, flat, key_of, value_of
+from godwit.state.keys import Hashes, Mask, Rows, changes, equal, flat
 from godwit.state.merge import merge, settle
 from godwit.state.run import SEGMENTS, Run, segment_offsets
 from godwit.state.table import OP, UPSERT, TableSpec
@@ -29,24 +29,25 @@ class View:
         For tables without a sub-key.
         """
         index, rows = self._newest_of_hash(hashes)
-        right = equal(key_of(self.spec, rows), keys.take(pa.array(index)))
+        right = equal(rows.select(self.spec.key.names), keys.take(pa.array(index)))
         if not right.all():  # another key has this hash: look at all the rows that do, in all runs
             clash = index[~right]
             found, others = self._settled(hashes[clash], keys.take(pa.array(clash)), final=False)
             index = np.concatenate((index[right], clash[found]))
+            others = others.select(rows.column_names)
             rows = pa.concat_tables((rows.filter(pa.array(right)), others)).combine_chunks()
         alive = np.flatnonzero(flat(rows.column(OP)).to_numpy() == UPSERT)
         row_of = np.full(len(hashes), -1, np.int64)
         row_of[index[alive]] = alive
         absent = row_of < 0
-        return ~absent, value_of(self.spec, rows).take(pa.array(row_of, mask=absent))
+        return ~absent, rows.select(self.spec.value.names).take(pa.array(row_of, mask=absent))
 
     def scan(self, hashes: Hashes, keys: pa.Table) -> tuple[Rows, pa.Table]:
         """All rows of distinct keys in hash order: per row the index of its key, and sub-key and
         value columns; rows in the order of (key index, sub-key).
         """
         index, rows = self._settled(hashes, keys, final=True)
-        return index, rows.select(list(range(2 + len(self.spec.key), rows.num_columns)))
+        return index, rows.select([*self.spec.sub.names, *self.spec.value.names])
 
     def rows(self) -> Iterator[Run]:
         """All that the table holds, one run a segment."""
@@ -56,22 +57,23 @@ class View:
 
     def _newest_of_hash(self, hashes: Hashes) -> tuple[Rows, pa.Table]:
         """The first row with each hash in the newest run that has it, and the index of its hash."""
-        indices, pieces = [np.empty(0, np.int64)], [self.spec.schema.empty_table()]
+        columns = [OP, *self.spec.key.names, *self.spec.value.names]
+        indices, pieces = [np.empty(0, np.int64)], [self.spec.schema.empty_table().select(columns)]
         for segment, index in _by_segment(hashes):
             sought = hashes[index]
-            for run in self.segments(segment):
+            for run in filter(len, self.segments(segment)):
                 places = np.searchsorted(run.hash, sought)
                 hit = run.hash.take(places, mode="clip") == sought  # beyond the end is no hit
                 if hit.any():
                     indices.append(index.compress(hit))
-                    pieces.append(run.rows.take(pa.array(places.compress(hit))))
+                    pieces.append(run.rows.select(columns).take(pa.array(places.compress(hit))))
                     index, sought = index.compress(~hit), sought.compress(~hit)
         return np.concatenate(indices), pa.concat_tables(pieces).combine_chunks()
 
     def _settled(self, hashes: Hashes, keys: pa.Table, final: bool) -> tuple[Rows, pa.Table]:
         """The rows of each key that newer ones do not hide, and the index of their key."""
         index, ages, rows = self._all_of_hash(hashes)
-        right = equal(key_of(self.spec, rows), keys.take(pa.array(index)))
+        right = equal(rows.select(self.spec.key.names), keys.take(pa.array(index)))
         if not right.all():
             index, ages, rows = index[right], ages[right], rows.filter(pa.array(right))
         order = np.argsort(index, kind="stable")

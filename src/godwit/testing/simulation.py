@@ -1,19 +1,17 @@
 """Epochs without Spark: the same driver, log, files and operators, in this process."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from godwit import faults
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
-from godwit.model.hashing import hash_rows
+from godwit.log.restore import restore
+from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.runtime.driver import Driver
@@ -21,17 +19,19 @@ from godwit.runtime.garbage import output_files
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.snapshot import Snapshot, bins_of
 from godwit.runtime.work import CacheSpec, Work
-from godwit.state.run import SEGMENTS
 from godwit.state.table import HASH, FileRef
 
 Rows = Iterable[Mapping[str, Any]]
+Row = dict[str, Any]
 
 
 class Simulation:
     """One operator over a replayable list of batches, run as Structured Streaming would run it.
 
     A process death is an exception from `godwit.faults.handler`; `restart` then opens the
-    checkpoint again, and the epoch that was not committed is replayed with the same batch.
+    checkpoint again, and `resume` replays the epoch that was not committed with the same batch.
+    What outlives a process is here, as in reality: the batches of the source, Spark's log of
+    commits, the checkpoint, and `sink`, which has the rows delivered for each epoch.
 
     >>> import tempfile, godwit as gw
     >>> from godwit.testing import Simulation
@@ -55,7 +55,7 @@ class Simulation:
         workers: int = 2,
         bins: int = 64,
         retention: int = 20,
-        hashes: Any = hash_rows,
+        hashes: Callable[[pa.Table], Hashes] = hash_rows,
     ) -> None:
         self._checkpoint = checkpoint
         self._operator = operator
@@ -64,7 +64,7 @@ class Simulation:
         self._retention = retention
         self._batches: list[pa.Table] = []
         self._committed = -1
-        self.sink: dict[int, list[dict[str, Any]]] = {}
+        self.sink: dict[int, list[Row]] = {}
         self.driver = self._open(workers, bins)
 
     def _open(self, workers: int | None, bins: int | None) -> Driver:
@@ -76,8 +76,13 @@ class Simulation:
             bins=bins,
             retention=self._retention,
             cache=cache,
-            durable=False,
+            durable=False,  # a loss of power is not simulated
         )
+
+    @property
+    def committed(self) -> int:
+        """The newest epoch in Spark's log of commits; -1 before the first."""
+        return self._committed
 
     def restart(
         self,
@@ -108,55 +113,63 @@ class Simulation:
         """Make `target` the routing of the next epoch."""
         self.driver.migrate(self._operator.name, target)
 
-    def schedule(self, updates: Iterable[Update]) -> None:
+    def schedule(self, updates: Iterable[Update], workers: int | None = None) -> None:
         """Send bins to other workers in epochs to come."""
-        self.driver.schedule(self._operator.name, updates)
+        self.driver.schedule(self._operator.name, updates, workers)
 
-    def outputs(self) -> list[dict[str, Any]]:
+    def restore(self, epoch: int) -> None:
+        """Roll checkpoint and log of commits back to a retained epoch, with no process running.
+
+        Then `restart`; the source offers the batches of later epochs again.
+        """
+        restore(self._checkpoint, epoch, durable=False)
+        self._committed = epoch
+
+    def outputs(self) -> list[Row]:
         """All rows that reached the sink, in the order of their epochs."""
         return [row for epoch in sorted(self.sink) for row in self.sink[epoch]]
 
-    def state(self, table: str | None = None) -> list[dict[str, Any]]:
-        """The rows of a state table as of the newest committed epoch."""
-        snapshot = Snapshot.open(self._checkpoint, self._operator.name, table=table)
-        return [row for s in range(SEGMENTS) for row in snapshot.segment(s).to_pylist()]
+    def state(self, table: str | None = None, epoch: int | None = None) -> list[Row]:
+        """The rows of a state table as of a retained epoch, by default the newest published."""
+        snapshot = Snapshot.open(self._checkpoint, self._operator.name, table=table, epoch=epoch)
+        return [row for rows in snapshot.read() for row in rows.to_pylist()]
 
     def _run(self, epoch: int) -> None:
         decided = self.driver.begin(epoch, "simulation", str(epoch))
         if isinstance(decided, Intent):
             work = self.driver.work(decided, self._operator.name)
             routing = decided.routings[self._operator.name]
+            faults.reach("receipts", "before", epoch)
             receipts = list(self._receipts(work, routing, self._batches[epoch]))
             decided = self.driver.commit(decided, {self._operator.name: receipts})
         faults.reach("sink", "before", epoch)
         self.sink[epoch] = self._delivered(decided)
         faults.reach("sink", "after", epoch)
 
-    def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterable[Receipt]:
+    def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterator[Receipt]:
+        """Route the batch as F does, and let each worker work on its records."""
         hashes = self._hashes(batch.select(work.operator.key.names))
         owners = routing.owners[bins_of(hashes, routing)]
+        routed = batch.append_column(HASH, pa.array(hashes))
         for worker in range(routing.workers):
-            mine = _select(batch, hashes, owners == worker, work.operator)
+            mine = routed.filter(pa.array(owners == worker))
+            if work.operator.ordered:
+                mine = mine.sort_by(_total_order(work.operator, batch.column_names))
             yield Receipt.from_text(work.run(worker, mine.to_batches()).to_text())
 
-    def _delivered(self, manifest: Manifest) -> list[dict[str, Any]]:
+    def _delivered(self, manifest: Manifest) -> list[Row]:
         root = self._checkpoint / "godwit"
         return [row for ref in output_files(manifest) for row in _read(root, ref)]
 
 
-def _select(
-    batch: pa.Table, hashes: npt.NDArray[np.uint64], mask: npt.NDArray[np.bool_], operator: Operator
-) -> pa.Table:
-    """The records of one worker, in the total order if the operator wants it."""
-    mine = batch.filter(pa.array(mask)).append_column(HASH, pa.array(hashes[mask]))
-    if not operator.ordered:
-        return mine
-    rest = [name for name in mine.column_names if name not in (HASH, *operator.key.names)]
-    time = [operator.time] if operator.time else []
-    order: Sequence[str] = [HASH, *operator.key.names, *time, *(c for c in rest if c not in time)]
-    return mine.take(pc.sort_indices(mine, [(name, "ascending") for name in order]))
+def _total_order(operator: Operator, columns: Sequence[str]) -> list[tuple[str, str]]:
+    """What `ordered` operators are promised: by hash, key, time and content."""
+    first = [HASH, *operator.key.names, *([operator.time] if operator.time else [])]
+    rest = [column for column in columns if column not in first]
+    return [(column, "ascending") for column in (*first, *rest)]
 
 
-def _read(root: Path, ref: FileRef) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(root / ref.name, partitioning=None).to_pylist()
+def _read(root: Path, ref: FileRef) -> list[Row]:
+    data = pa.BufferReader((root / ref.name).read_bytes())
+    rows: list[Row] = pq.ParquetFile(data).read(use_threads=False).to_pylist()
     return rows

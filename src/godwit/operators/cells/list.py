@@ -50,10 +50,13 @@ class ListCell:
 
 
 class ListCells:
-    """A position is (epoch, ordinal) in one number: it grows, and appending need not read any."""
+    """A position is (epoch + 1, ordinal) in one number: it grows, and appending reads none.
+
+    The positions of an initial state are ordinals alone.
+    """
 
     def __init__(self, epoch: int, groups: Groups, view: TableView) -> None:
-        self._first = epoch << _ORDINAL_BITS
+        self._first = (epoch + 1) << _ORDINAL_BITS
         self._ahead = ReadAhead(groups, view)
         self._delta = Delta(view.spec, groups)
         self._start = 0

@@ -1,0 +1,31 @@
+"""A replayable stream for tests: one file an epoch."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from godwit.model.schema import parse
+
+
+class Feed:
+    """A directory that a file stream reads, one file an epoch, in the order of `add`."""
+
+    def __init__(self, directory: Path, ddl: str) -> None:
+        self.directory = directory
+        self.ddl = ddl
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def add(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Make `rows` the data of the next epoch; the file appears whole."""
+        number = len(list(self.directory.glob("*.parquet")))
+        draft = self.directory / f".{number}"
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=parse(self.ddl)), draft)
+        draft.rename(self.directory / f"{number:06}.parquet")
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        reader = spark.readStream.schema(self.ddl).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.directory))

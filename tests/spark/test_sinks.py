@@ -1,0 +1,234 @@
+"""Each sink holds what it guarantees, also when an epoch is delivered again."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from godwit.errors import ConfigError, DamagedFileError
+from godwit.model.schema import parse
+from godwit.spark import sinks
+from godwit.spark.sinks import Files, Sink
+from godwit.spark.types import to_spark
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = to_spark(parse("k string, n bigint"))
+
+
+def rows(spark: SparkSession, *values: int) -> DataFrame:
+    return spark.createDataFrame([(f"k{value}", value) for value in values], SCHEMA)
+
+
+def delivered(df: DataFrame) -> set[tuple[int, int]]:
+    """The epoch and number of every row; no row is there twice."""
+    found = [(row.epoch, row.n) for row in df.select("epoch", "n").collect()]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out put"
+
+
+@pytest.fixture
+def files(spark: SparkSession, out: Path) -> Files:
+    sink = sinks.files(out)
+    sink.check(spark, SCHEMA)
+    return sink
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    database = f"d{uuid.uuid4().hex}"
+    spark.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path}'")
+    yield f"{database}.outputs"
+    spark.sql(f"DROP DATABASE {database} CASCADE")
+
+
+def test_files_hold_each_epoch_once(spark: SparkSession, files: Files, out: Path) -> None:
+    files.deliver(0, rows(spark, 1, 2), "a", 2)
+    files.deliver(1, rows(spark, 3), "b", 1)
+    files.deliver(1, rows(spark, 3), "b", 1)
+    assert delivered(spark.read.parquet(str(out))) == {(0, 1), (0, 2), (1, 3)}
+    assert json.loads((out / "epoch=1/_godwit.json").read_text()) == {"epoch": 1, "commit": "b"}
+
+
+def test_files_of_an_epoch_without_rows_are_not_made(
+    spark: SparkSession, files: Files, out: Path
+) -> None:
+    files.deliver(0, rows(spark), "a", 0)
+    assert not (out / "epoch=0").exists()
+    files.deliver(1, rows(spark, 9), "b", 0)
+    assert delivered(spark.read.parquet(str(out))) == {(1, 9)}
+
+
+def test_files_of_another_history_are_not_overwritten(
+    spark: SparkSession, files: Files, out: Path
+) -> None:
+    files.deliver(0, rows(spark, 1), "a", 1)
+    for values in ((2,), ()):
+        with pytest.raises(
+            DamagedFileError, match=r"holds commit a, not commit z.*another history"
+        ):
+            files.deliver(0, rows(spark, *values), "z", len(values))
+    assert delivered(spark.read.parquet(str(out))) == {(0, 1)}
+
+
+def test_files_of_later_epochs_are_another_history(
+    spark: SparkSession, files: Files, out: Path
+) -> None:
+    for epoch in (3, 10, 11):
+        files.deliver(epoch, rows(spark, epoch), str(epoch), 1)
+    restored = sinks.files(out)
+    restored.check(spark, SCHEMA)
+    with pytest.raises(DamagedFileError, match=r"epoch=10: .*only come to epoch 4"):
+        restored.deliver(4, rows(spark, 4), "z", 1)
+    restored.deliver(11, rows(spark, 11), "11", 1)
+
+
+@pytest.mark.parametrize("receipt", [None, "", "{", "[]", "{}"])
+def test_a_foreign_directory_is_not_overwritten(
+    spark: SparkSession, files: Files, out: Path, receipt: str | None
+) -> None:
+    foreign = out / "epoch=0"
+    foreign.mkdir(parents=True)
+    (foreign / "data").write_text("precious")
+    if receipt is not None:
+        (foreign / "_godwit.json").write_text(receipt)
+    with pytest.raises(DamagedFileError, match="not written by this sink"):
+        files.deliver(0, rows(spark, 1), "a", 1)
+    assert (foreign / "data").read_text() == "precious"
+
+
+def test_leftovers_of_dead_attempts_are_invisible_and_removed(
+    spark: SparkSession, files: Files, out: Path
+) -> None:
+    staging = out / "_staging"
+    files.deliver(0, rows(spark, 1), "a", 1)
+    for name in ("0-dead", "1-dead", "2-alive-elsewhere"):
+        rows(spark, 7).write.parquet(str(staging / name))
+    assert delivered(spark.read.parquet(str(out))) == {(0, 1)}
+    files.deliver(1, rows(spark, 2), "b", 1)
+    assert [stage.name for stage in staging.iterdir()] == ["2-alive-elsewhere"]
+    assert delivered(spark.read.parquet(str(out))) == {(0, 1), (1, 2)}
+
+
+def test_a_failed_attempt_leaves_nothing(spark: SparkSession, files: Files, out: Path) -> None:
+    failing = spark.range(1).selectExpr("'k' AS k", "assert_true(false, 'no') IS NULL AS n")
+    with pytest.raises(PySparkException, match="no"):
+        files.deliver(0, failing, "a", 1)
+    assert list((out / "_staging").iterdir()) == []
+    assert not (out / "epoch=0").exists()
+
+
+def test_two_drivers_that_deliver_the_same_commit_agree(
+    spark: SparkSession, files: Files, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one gets in between this one's look and its rename."""
+    sync = sinks._sync_tree
+
+    def overtaken(stage: Path) -> None:
+        monkeypatch.setattr(sinks, "_sync_tree", sync)
+        sinks.files(out).deliver(0, rows(spark, 1), "a", 1)
+        sync(stage)
+
+    monkeypatch.setattr(sinks, "_sync_tree", overtaken)
+    files.deliver(0, rows(spark, 1), "a", 1)
+    assert delivered(spark.read.parquet(str(out))) == {(0, 1)}
+    assert list((out / "_staging").iterdir()) == []
+
+
+def test_files_take_the_options_of_their_format(spark: SparkSession, out: Path) -> None:
+    sink = sinks.files(out, "csv", header=True, sep=";")
+    sink.check(spark, SCHEMA)
+    sink.deliver(0, rows(spark, 1).coalesce(1), "a", 1)
+    (data,) = (out / "epoch=0").glob("*.csv")
+    assert data.read_text() == "k;n\nk1;1\n"
+
+
+def test_what_cannot_work_is_refused_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="s3a"):
+        sinks.files("s3a://bucket/out")
+    with pytest.raises(ConfigError, match="unknown file format 'parket'"):
+        sinks.files(tmp_path, "parket").check(spark, SCHEMA)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="is a file"):
+        sinks.files(tmp_path / "file").check(spark, SCHEMA)
+    taken = to_spark(parse("Epoch int"))
+    for sink in (sinks.files(tmp_path), sinks.table("t"), sinks.memory("m")):
+        with pytest.raises(ConfigError, match="column 'Epoch'"):
+            sink.check(spark, taken)
+
+
+def test_a_table_has_a_partition_an_epoch(spark: SparkSession, table: str) -> None:
+    sink = sinks.table(table)
+    sink.check(spark, SCHEMA)
+    sink.deliver(0, rows(spark, 1, 2), "a", 2)
+    sink.deliver(1, rows(spark, 3).select("n", "k"), "b", 1)
+    sink.deliver(1, rows(spark, 3), "b", 1)
+    assert delivered(spark.table(table)) == {(0, 1), (0, 2), (1, 3)}
+
+    sinks.table(table).check(spark, SCHEMA)
+    sink.deliver(1, rows(spark), "c", 0)
+    assert delivered(spark.table(table)) == {(0, 1), (0, 2)}
+
+
+def test_a_table_of_another_shape_is_refused(spark: SparkSession, table: str) -> None:
+    spark.sql(f"CREATE TABLE {table} (k string, n bigint, epoch bigint) USING parquet")
+    with pytest.raises(ConfigError, match="not partitioned"):
+        sinks.table(table).check(spark, SCHEMA)
+    spark.sql(f"DROP TABLE {table}")
+    sinks.table(table).check(spark, SCHEMA)
+    with pytest.raises(ConfigError, match="has the columns k, n, the query's output k, other"):
+        sinks.table(table).check(spark, to_spark(parse("k string, other bigint")))
+
+
+def test_memory_is_a_view_of_all_epochs(spark: SparkSession) -> None:
+    sink = sinks.memory("remembered")
+    sink.check(spark, SCHEMA)
+    assert delivered(spark.table("remembered")) == set()
+    batches = spark.newSession()
+    sink.deliver(0, rows(batches, 1), "a", 1)
+    sink.deliver(1, rows(batches), "b", 0)
+    sink.deliver(2, rows(batches, 2, 3), "c", 2)
+    sink.deliver(2, rows(batches, 2, 3), "c", 2)
+    assert delivered(spark.table("remembered")) == {(0, 1), (2, 2), (2, 3)}
+
+
+def test_a_function_gets_rows_and_epoch(spark: SparkSession) -> None:
+    calls = []
+    sink = sinks.foreach_batch(lambda df, epoch: calls.append((epoch, df.count())))
+    sink.check(spark, SCHEMA)
+    sink.deliver(4, rows(spark, 1, 2), "a", 2)
+    sink.deliver(5, rows(spark), "b", 0)
+    assert calls == [(4, 2), (5, 0)]
+
+
+def test_the_console_shows_the_first_rows(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sink = sinks.console(rows=1)
+    sink.check(spark, SCHEMA)
+    sink.deliver(3, rows(spark, 1, 2), "a", 2)
+    shown = capsys.readouterr().out
+    assert shown.startswith("epoch 3\n")
+    assert "k1" in shown
+    assert "k2" not in shown
+
+
+def test_every_sink_states_its_guarantee(tmp_path: Path) -> None:
+    every: list[Sink] = [
+        sinks.files(tmp_path),
+        sinks.table("t"),
+        sinks.foreach_batch(lambda df, epoch: None),
+        sinks.console(),
+        sinks.memory("m"),
+    ]
+    for sink in every:
+        assert sink.guarantee.startswith(("exactly once", "at least once"))
