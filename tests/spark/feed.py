@@ -1,5 +1,6 @@
 """A replayable stream for tests: one file an epoch."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ class Feed:
         number = len(list(self.directory.glob("*.parquet")))
         draft = self.directory / f".{number}"
         pq.write_table(pa.Table.from_pylist(list(rows), schema=parse(self.ddl)), draft)
+        os.utime(draft, (number, number))  # Spark reads older files first
         draft.rename(self.directory / f"{number:06}.parquet")
 
     def stream(self, spark: SparkSession) -> DataFrame:

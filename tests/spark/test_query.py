@@ -88,7 +88,7 @@ def test_state_machine_with_all_forms_of_state_and_types(
     ddl = "a string, b decimal(10,2), at timestamp, data binary, price long"
     feed = Feed(tmp_path / "input", ddl)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"a": a, "b": b, "at": noon.replace(minute=m), "data": data, "price": m}
         for m, (a, b, data) in enumerate(
             [("x", Decimal("1.00"), b"1"), (None, Decimal("1.00"), b"2"), ("x", None, b"1")] * 3

@@ -23,6 +23,7 @@ from godwit.log.layout import (
     HOME,
     INTENTS,
     MANIFESTS,
+    SPARK,
     STAGING,
     TICKS,
     generation_name,
@@ -49,6 +50,7 @@ class Journal(History):
     def __init__(self, root: Path, generation: int, staging: Path, durable: bool = True) -> None:
         super().__init__(root, durable)
         self.generation = generation
+        self._staging = staging
         self._fenced = Files(root / HOME, durable, staging)
 
     @classmethod
@@ -137,6 +139,18 @@ class Journal(History):
     def tick(self) -> None:
         """Ask for an epoch, data or not: a query reads the files of `ticks` as a second stream."""
         self.files.replace(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
+
+    def spark_log(self) -> Path:
+        """Make Spark's log, and the path at which the Spark of this driver must address it.
+
+        Spark has no fence of its own: an older driver's could write the next offsets or a commit
+        before ours does, which ours takes for a conflict. This path ends with our staging.
+        """
+        (self.root / SPARK).mkdir(exist_ok=True)
+        path = self._staging / SPARK
+        with self._fence():
+            path.symlink_to(Path("../../..", SPARK))
+        return path
 
     def _unchanged(self, intent: Intent) -> dict[str, int]:
         """Which routings are those of the epoch before, and since when they have held."""

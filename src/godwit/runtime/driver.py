@@ -186,6 +186,10 @@ class Driver:
         """Raise FencedError if another driver took the checkpoint over."""
         self._journal.check()
 
+    def spark_log(self) -> Path:
+        """The path at which this driver's Spark must address its log; call it once."""
+        return self._journal.spark_log()
+
     # -- control -------------------------------------------------------------------------------
 
     def routing(self, operator: str) -> Routing:

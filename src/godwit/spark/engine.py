@@ -10,6 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from godwit import faults
+from godwit.errors import FencedError
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.log.spark_log import offsets_digest, query_id
@@ -74,9 +75,17 @@ class Engine:
         try:
             self._epoch(batch, epoch)
         except BaseException as error:  # any other than an Exception would leave Spark waiting
-            self.failure = error
-            raise EpochFailedError(_brief(error)) from None
+            self.failure = self._cause(error)
+            raise EpochFailedError(_brief(self.failure)) from None
         faults.reach("commit", "before", epoch)
+
+    def _cause(self, error: BaseException) -> BaseException:
+        """Being fenced off explains whatever else went wrong, such as files that are gone."""
+        try:
+            self.driver.check()
+        except FencedError as fenced:
+            return fenced
+        return error
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         spark = batch.sparkSession

@@ -114,6 +114,7 @@ class Query:
     def _raise_failure(self) -> None:
         if self._engine.failure is not None:
             raise self._engine.failure from None
+        self._driver.check()  # a newer driver takes Spark's log away, which Spark cannot explain
 
     def _only(self, operator: str | None) -> str:
         names = list(self._driver.operators)

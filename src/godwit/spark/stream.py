@@ -144,7 +144,7 @@ class Job:
         writer = (
             with_ticks(source, driver.root / TICKS)
             .writeStream.foreachBatch(engine)
-            .option("checkpointLocation", str(path / SPARK))
+            .option("checkpointLocation", f"file://{driver.spark_log()}")
         )
         if query_name:
             writer = writer.queryName(query_name)

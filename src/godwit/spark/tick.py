@@ -16,7 +16,7 @@ def with_ticks(df: DataFrame, directory: Path) -> DataFrame:
     ticks = (
         df.sparkSession.readStream.format("text")
         .option("cleanSource", "delete")
-        .load(directory.as_uri())
+        .load(f"file://{directory}")  # not as a URI: Spark would take an escaped space literally
         .where(sf.lit(False))
         .select(*[sf.lit(None).cast(f.dataType).alias(f.name) for f in df.schema])
     )

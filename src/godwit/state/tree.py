@@ -43,23 +43,22 @@ class Tree:
 
     `files` has exactly the files that some segment names.
 
-    Merging is logarithmic. A segment is due when it has more than `MAX_RUNS` runs. Its newest runs
-    are merged, as many as the budget allows, such that the oldest of them has no more rows than the
-    newer ones together: no row is rewritten for fewer rows than there are like it. A segment with
-    `HARD_RUNS` runs is merged beyond the budget. As all segments grow alike and become due at the
-    same time, it is the budget that spreads their merges over the epochs.
+    Merging is logarithmic. A segment is due when it has more than `MAX_RUNS` runs. Its newest two
+    runs are merged, or as many more as the budget allows such that the oldest of them has no more
+    rows than the newer ones together. A segment with `HARD_RUNS` runs is merged beyond the budget.
+    Segments grow alike and become due together: the budget spreads their merges over the epochs.
 
-    The constants are from a simulation that prices searching, merging and writing a row as measured
-    on a 2-core machine, with a budget of 4 times the rows of an epoch, here 500 k:
+    The constants are from a simulation of epochs of 500 k rows in all segments, with a budget of 4
+    times that; what searching, merging and writing a row costs was measured on a 2-core machine:
 
-    ======================  =============  ===================  =============  =============
-    epochs of               runs searched  write amplification  processor ms   slowest epoch
-    ======================  =============  ===================  =============  =============
-    updates,  1 M keys       1.8            1.3                   55            2.2 x mean
-    updates,  5 M keys       3.7            2.3                  131            1.4 x mean
-    updates, 30 M keys       5.4            3.7                  239            1.3 x mean
-    new keys, 1 M to 30 M    5.0            3.2                  186            1.5 x mean
-    ======================  =============  ===================  =============  =============
+    ======================  =============  ===================  ============  =============
+    epochs of               runs searched  write amplification  processor ms  slowest epoch
+    ======================  =============  ===================  ============  =============
+    updates,  1 M keys      1.8            1.3                   73           2.0 x mean
+    updates,  5 M keys      3.7            2.3                  154           1.4 x mean
+    updates, 30 M keys      5.4            3.7                  298           1.3 x mean
+    new keys, 1 M to 30 M   5.0            3.2                  223           1.5 x mean
+    ======================  =============  ===================  ============  =============
 
     With four deltas an epoch in every segment instead of one, 30 M keys cost 1.3 times as much.
     """

@@ -123,7 +123,7 @@ class Simulation:
         Then `restart`; the source offers the batches of later epochs again.
         """
         restore(self._checkpoint, epoch, durable=False)
-        self._committed = epoch
+        self._committed = min(self._committed, epoch)
 
     def outputs(self) -> list[Row]:
         """All rows that reached the sink, in the order of their epochs."""

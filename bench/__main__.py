@@ -1,0 +1,44 @@
+"""`python -m bench` answers all questions, `python -m bench NAME` one; each in its own process."""
+
+import argparse
+import importlib
+import subprocess
+import sys
+import time
+
+from bench.harness import Bench, say
+
+QUESTIONS = ("overhead", "aggregate", "growth", "state_machine", "list_state", "bins")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("question", nargs="?", choices=QUESTIONS)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
+    parser.add_argument("--epochs", type=int, help="length of the long run of 'bins'")
+    options = parser.parse_args()
+    if options.question is None:
+        return _all(sys.argv[1:])
+    question = importlib.import_module(f"bench.{options.question}")
+    began = time.monotonic()
+    say(f"{options.question}: {(question.__doc__ or '').splitlines()[0]}")
+    with Bench(quick=options.quick, epochs=options.epochs) as bench:
+        question.run(bench)
+    say(f"{options.question}: done in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _all(arguments: list[str]) -> int:
+    """One process for each question, so that none inherits the heap of another."""
+    failed = [
+        question
+        for question in QUESTIONS
+        if subprocess.run([sys.executable, "-m", "bench", question, *arguments]).returncode
+    ]
+    for question in failed:
+        say(f"{question}: failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

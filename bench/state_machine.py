@@ -1,0 +1,154 @@
+"""How fast does `state_machine` call a Python function a record, beside `transformWithState`?
+
+A counter a key, which emits (key, count) for each record; no key comes twice in an epoch. The peers
+are Spark's two Python interfaces to keyed state, by pandas frames and by rows, each with the better
+of two sizes of epoch. They begin without state, since filling 1 M keys would take them a quarter of
+an hour; Godwit begins with all the keys.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+import godwit as gw
+from bench.breakdown import PARTS, breakdown
+from bench.contenders import use_provider, write
+from bench.harness import WORKERS, Bench, Contender, Sink, say, settled, take_turns
+from bench.report import Report, ratios, show, summary, table
+
+OPERATOR = "counter"
+OUTPUT = "k long, n long"
+EPOCHS = 10
+PEER_EPOCHS = 3
+
+
+def run(bench: Bench) -> None:
+    keys = bench.pick(1_000_000, 20_000)
+    rows = bench.pick(500_000, 10_000)
+    grid = [bench.pick(5_000, 500), bench.pick(20_000, 1_000)]
+    settings = {"epochs": EPOCHS, "peer_epochs": PEER_EPOCHS, "keys": keys, "peer_grid": grid}
+    report = Report("state_machine", bench, settings)
+    ours = _ours(bench, keys, rows)
+    peers: list[Contender] = []
+    tried: dict[str, float] = {}
+    for name, transform in (("pandas", _in_pandas), ("rows", _in_rows)):
+        grid_of = [_peer(bench, name, transform, keys, size) for size in grid]
+        rates = {}
+        for peer in grid_of:
+            rates[peer.name] = peer.turn(PEER_EPOCHS).rate
+            say(f"    tried {peer.name}: {rates[peer.name]:,.0f} records/s")
+        peers.append(max(grid_of, key=lambda peer: rates[peer.name]))
+        tried |= rates
+    epochs = {ours.name: EPOCHS} | {peer.name: PEER_EPOCHS for peer in peers}
+    turns = take_turns([ours, *peers], bench.repetitions, epochs)
+    found = {name: summary(turn) for name, turn in turns.items()}
+    over = {peer.name: ratios(turns[ours.name], turns[peer.name]) for peer in peers}
+    parts = breakdown(bench.spark, turns[ours.name], ours.checkpoint, OPERATOR)
+    report.add({"rows": rows}, **found, ratio=over, peer_grid=tried, breakdown=parts)
+    lines = [
+        [
+            name,
+            show(one["records_per_second"], "{:,.0f}"),
+            one["epoch_seconds"]["median"],
+            one["epoch_seconds"]["p99"],
+            show(over[name]) if name in over else "",
+        ]
+        for name, one in found.items()
+    ]
+    table(["contender", "records/s", "epoch s", "p99 s", "Godwit is faster"], lines)
+    print("Where the time of an epoch of Godwit goes, median seconds:")
+    table(PARTS, [[parts[part] for part in PARTS]])
+
+
+def _ours(bench: Bench, keys: int, rows: int) -> Contender:
+    checkpoint = bench.directory / "godwit"
+
+    def launch(sink: Sink) -> StreamingQuery:
+        initial = None
+        if not checkpoint.exists():
+            known = bench.spark.range(0, keys, 1, WORKERS)
+            initial = {OPERATOR: known.selectExpr("xxhash64(id) AS k", "1L AS n")}
+        query = (
+            gw.stream(bench.source(rows, settled(keys)))
+            .state_machine(OPERATOR, key="k", state="n long", output=OUTPUT, function=count)
+            .to(gw.foreach_batch(sink))
+            .start(checkpoint, workers=WORKERS, initial=initial)
+        )
+        return query.spark_query
+
+    return Contender("godwit", checkpoint, launch)
+
+
+def count(key: int, value: Any, state: Any) -> list[tuple[int, int]]:
+    state.n = (state.n or 0) + 1
+    return [(key, state.n)]
+
+
+def _peer(
+    bench: Bench, name: str, transform: Callable[[DataFrame], DataFrame], keys: int, rows: int
+) -> Contender:
+    checkpoint = bench.directory / name
+
+    def launch(sink: Sink) -> StreamingQuery:
+        use_provider(bench, "rocksdb")
+        return write(transform(bench.source(rows, settled(keys))), checkpoint, sink)
+
+    return Contender(f"spark {name} {rows:,}", checkpoint, launch)
+
+
+def _in_pandas(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("k").transformWithStateInPandas(PandasCounter(), OUTPUT, "Update", "None")
+
+
+def _in_rows(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("k").transformWithState(RowCounter(), OUTPUT, "Update", "None")
+
+
+class PandasCounter(StatefulProcessor):
+    """The counter by pandas frames."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        found = self._count.get()
+        before = found[0] if found else 0
+        total = before + sum(len(frame) for frame in rows)
+        self._count.update((total,))
+        counts = range(before + 1, total + 1)
+        yield pd.DataFrame({"k": key[0], "n": counts})
+
+    def close(self) -> None:
+        pass
+
+
+class RowCounter(StatefulProcessor):
+    """The counter by rows."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[Row]:
+        found = self._count.get()
+        count = found[0] if found else 0
+        for _ in rows:
+            count += 1
+            yield Row(k=key[0], n=count)
+        self._count.update((count,))
+
+    def close(self) -> None:
+        pass

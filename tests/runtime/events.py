@@ -1,0 +1,117 @@
+"""What may happen to a query, as data. Faults are events like all others."""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from hypothesis import strategies as st
+
+from godwit import faults
+from godwit.model.routing import Routing
+from godwit.state import tree
+from tests.runtime.death import CHANGE
+from tests.runtime.workloads import Row, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A batch arrives, and its epoch is run."""
+
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """Ask for a routing; the pattern is repeated over the bins that there are."""
+
+    workers: int
+    pattern: tuple[int, ...]
+
+    def target(self, bins: int) -> Routing:
+        owners = np.resize(np.array(self.pattern, np.int32), bins)
+        return Routing(owners % self.workers, self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Ask for updates, each (epochs ahead, bin, worker); many of these must be refused."""
+
+    updates: tuple[tuple[int, int, int], ...]
+    workers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start the process anew, dead or alive, perhaps with other workers or bins."""
+
+    workers: int | None = None
+    bins: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The process dies when it comes to a fault point, having passed it `skip` times."""
+
+    point: str
+    side: faults.Side
+    skip: int
+    then: Restart
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Roll back to one of the retained epochs."""
+
+    index: int
+
+
+Event = Feed | Migrate | Schedule | Restart | Kill | Restore
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How a query is started, and what happens to it then."""
+
+    workers: int
+    bins: int
+    retention: int
+    max_runs: int
+    events: tuple[Event, ...]
+
+
+WORKERS = st.sampled_from([2, 1, 3])
+BINS = st.sampled_from([4, 64, 1, 256])
+RESTARTS = st.builds(Restart, st.none() | WORKERS, st.none() | BINS)
+
+
+def stories(workload: Workload) -> st.SearchStrategy[Story]:
+    """Some four epochs, each after nothing else, or after one or two events of other kinds."""
+    rows = st.lists(st.sampled_from(workload.records), max_size=6)
+    feed = st.builds(Feed, rows.map(tuple))
+    restore = st.builds(Restore, st.integers(0, 5))
+    other = st.one_of(_kills(), _requests(), restore, RESTARTS)
+    episode = st.tuples(feed) | st.tuples(other, feed) | st.tuples(other, other, feed)
+    return st.builds(
+        Story,
+        workers=WORKERS,
+        bins=BINS,
+        retention=st.sampled_from([20, 1, 2, 4]),
+        max_runs=st.sampled_from([tree.MAX_RUNS, 1, 2]),
+        events=st.lists(episode, max_size=6).map(lambda parts: tuple(chain.from_iterable(parts))),
+    )
+
+
+def _kills() -> st.SearchStrategy[Kill]:
+    sides = st.sampled_from(["before", "after"])
+    skips = st.sampled_from([0, 0, 0, 1, 2, 4])
+    named = st.builds(Kill, st.sampled_from(faults.POINTS), sides, skips, RESTARTS)
+    anywhere = st.builds(Kill, st.just(CHANGE), st.just("before"), st.integers(0, 40), RESTARTS)
+    return named | anywhere
+
+
+def _requests() -> st.SearchStrategy[Migrate | Schedule]:
+    patterns = st.lists(WORKERS, min_size=1, max_size=5).map(tuple)
+    places = st.sampled_from([0, 1, 3, 63, 64, -1])
+    updates = st.tuples(st.sampled_from([0, 1, 2, 3, -1]), places, st.sampled_from([0, 1, 2, -1]))
+    schedules = st.builds(Schedule, st.lists(updates, max_size=3).map(tuple), st.none() | WORKERS)
+    return st.builds(Migrate, WORKERS, patterns) | schedules

@@ -1,0 +1,232 @@
+"""Playing a story on the engine beside its model, and comparing the two.
+
+The model knows batches and requests, but no processes, files or deaths.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from godwit.errors import RefusedError
+from godwit.log import History
+from godwit.log.layout import CONTROL, TICKS
+from godwit.model.hashing import Hashes
+from godwit.model.routing import Update
+from godwit.runtime.garbage import output_files, state_files
+from godwit.runtime.verify import verify
+from godwit.state import tree
+from godwit.testing import Simulation
+from tests.runtime.death import Death, Reaper
+from tests.runtime.events import Event, Feed, Kill, Migrate, Restart, Restore, Schedule, Story
+from tests.runtime.routes import Routes, Wish
+from tests.runtime.workloads import Row, Workload, in_order, tabulate
+
+Hasher = Callable[[pa.Table], Hashes]
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory in memory, where there is one."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)
+
+
+def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
+    """Let a story happen and check all that is promised at its end; returns what was seen."""
+    with scratch() as directory, patch.object(tree, "MAX_RUNS", story.max_runs):
+        play = _Play(directory, story, workload, hashes)
+        for event in story.events:
+            play.happen(event)
+        play.end()
+        return play.seen
+
+
+class _Play:
+    def __init__(self, checkpoint: Path, story: Story, workload: Workload, hashes: Hasher) -> None:
+        self.seen = Counter[str]()
+        self._checkpoint = checkpoint
+        self._story = story
+        self._name = workload.operator.name
+        self._model = workload.model()
+        self._expected: list[tuple[list[Row], dict[str, list[Row]]]] = []  # outputs and state
+        self._routes = Routes(story.workers, story.bins)
+        self._history = History(checkpoint)
+        self._reaper = Reaper()
+        self._kill: Kill | None = None
+        self._sim = Simulation(
+            checkpoint,
+            workload.operator,
+            workload.schema,
+            workers=story.workers,
+            bins=story.bins,
+            retention=story.retention,
+            hashes=hashes,
+        )
+
+    def happen(self, event: Event) -> None:
+        match event:
+            case Feed(rows):
+                outputs = in_order(self._model.feed(rows))
+                state = {name: in_order(table) for name, table in self._model.state().items()}
+                self._expected.append((outputs, state))
+                self._run(lambda: self._sim.feed(rows))
+            case Migrate():
+                target = event.target(self._routes.now.bins)
+                owners = {self._routes.begun + 1: dict(enumerate(target.owners.tolist()))}
+                wish = Wish(owners, target.bins, target.workers)
+                self._ask(wish, lambda: self._sim.migrate(target))
+            case Schedule():
+                updates = self._updates(event)
+                wish = Wish({}, self._routes.now.bins, event.workers)
+                for update in updates:
+                    wish.owners.setdefault(update.epoch, {})[update.bin] = update.worker
+                self._ask(wish, lambda: self._sim.schedule(updates, event.workers))
+            case Restart():
+                self._restart(event)
+            case Kill():
+                self._kill = event
+                self._reaper.arm(event.point, event.side, event.skip)
+            case Restore(index):
+                if epochs := self._history.epochs():
+                    self._restore(epochs[index % len(epochs)])
+
+    def _updates(self, event: Schedule) -> list[Update]:
+        """Epochs are counted from the next, and bins beyond the first unknown one wrap around."""
+        bins, first = self._routes.now.bins, self._routes.begun + 1
+        return [Update(first + a, bin % (bins + 1), worker) for a, bin, worker in event.updates]
+
+    # -- what may end in death -----------------------------------------------------------------
+
+    def _dies(self, act: Callable[[], None]) -> Restart | None:
+        """Do something; if the process dies of it, how it is to be started again."""
+        try:
+            with self._reaper.at_work():
+                act()
+        except Death:
+            kill = self._kill
+            assert kill is not None
+            self.seen[f"killed {kill.side} {kill.point}"] += 1
+            self._reaper.revive()
+            return kill.then
+        assert not self._reaper.dead, "a death was swallowed"
+        return None
+
+    def _run(self, act: Callable[[], None]) -> None:
+        """Run epochs; a process that died is started again and catches up."""
+        restart = self._dies(act)
+        self._follow()
+        if restart is not None:
+            self._restart(restart)
+            self._run(self._sim.resume)
+
+    def _follow(self) -> None:
+        """Let the model begin the epochs whose intents were written."""
+        for epoch in self._history.intents():
+            if epoch > self._routes.begun:
+                self._routes.begin(epoch)
+
+    def _restart(self, event: Restart) -> None:
+        """Start anew; a process that dies of it is started in the same way again."""
+        workers, bins = event.workers, event.bins
+        if self._routes.begun < 0:  # nothing is written down yet, so the program says it all
+            workers, bins = workers or self._story.workers, bins or self._story.bins
+        self._routes.restart(workers, bins)
+        while self._dies(lambda: self._sim.restart(workers=workers, bins=bins)):
+            self.seen["killed in a restart"] += 1
+
+    def _restore(self, epoch: int) -> None:
+        """Roll back; when interrupted, again."""
+        while self._dies(lambda: self._sim.restore(epoch)):
+            self.seen["killed in a rollback"] += 1
+        self.seen["rolled back"] += 1
+        self._routes.restore(epoch)
+        self._restart(Restart())
+        self._run(self._sim.resume)
+
+    def _ask(self, wish: Wish, request: Callable[[], None]) -> None:
+        """Ask for something: a refused request changes nothing, an accepted one is durable."""
+        before = self._control()
+        refused: list[RefusedError] = []
+
+        def ask() -> None:
+            try:
+                request()
+            except RefusedError as error:
+                refused.append(error)
+
+        restart = self._dies(ask)
+        after = self._control()
+        accepted = after["control"] != before["control"]  # also if the process died just then
+        self.seen["requests accepted"] += accepted
+        self.seen["requests refused"] += bool(refused)
+        if refused:
+            assert not self._routes.is_possible(wish)
+            assert after == before
+        elif restart is None:
+            assert accepted
+        if accepted:
+            assert self._routes.is_possible(wish)
+            self._routes.add(wish)
+        if restart is not None:
+            self._restart(restart)
+            self._run(self._sim.resume)
+
+    def _control(self) -> dict[str, Any]:
+        names = self._history.files.names
+        routing = self._sim.driver.routing(self._name)
+        return {"control": names(CONTROL), "ticks": names(TICKS), "routing": routing}
+
+    # -- what must hold at the end -------------------------------------------------------------
+
+    def end(self) -> None:
+        """Start the query once more, so that it tidies up behind the dead, and check everything."""
+        self._reaper.revive()
+        self._restart(Restart())
+        last = len(self._expected) - 1
+        assert self._sim.committed == last
+        delivered = {epoch: in_order(rows) for epoch, rows in self._sim.sink.items()}
+        assert delivered == {epoch: rows for epoch, (rows, _) in enumerate(self._expected)}
+        if last >= 0:
+            retained = self._retained(last)
+            for epoch in retained:
+                self._check_epoch(epoch)
+            assert verify(self._checkpoint).findings == []
+            self._check_files(retained)
+
+    def _retained(self, last: int) -> list[int]:
+        """A death between manifest and pruning leaves an epoch too many, until the next one."""
+        epochs = self._history.epochs()
+        oldest = max(0, last + 1 - self._story.retention)
+        assert epochs == list(range(epochs[0], last + 1))
+        assert epochs[0] in (oldest, oldest - 1)
+        self.seen["epochs pruned"] += epochs[0]
+        return epochs
+
+    def _check_epoch(self, epoch: int) -> None:
+        intent = self._history.intent(epoch)
+        assert intent is not None
+        routing = intent.routings[self._name]
+        assert routing == self._routes.by_epoch[epoch]
+        for table, expected in self._expected[epoch][1].items():
+            rows = self._sim.state(table, epoch)
+            assert tabulate(rows) == expected
+            assert all(routing.owners[row["_bin"]] == row["_worker"] for row in rows)
+
+    def _check_files(self, retained: list[int]) -> None:
+        """Below `state` and `outputs` is what retained manifests name, and nothing else."""
+        named: set[str] = set()
+        for epoch in retained:
+            manifest = self._history.manifest(epoch)
+            assert manifest is not None
+            named.update(ref.name for ref in (*state_files(manifest), *output_files(manifest)))
+        root = self._history.files.root
+        paths = [*(root / "state").rglob("*"), *(root / "outputs").rglob("*")]
+        assert {str(path.relative_to(root)) for path in paths if path.is_file()} == named
+        self.seen["merged files"] += sum("-merge-" in name for name in named)

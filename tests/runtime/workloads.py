@@ -1,0 +1,350 @@
+"""Operators under test, each with a model of it in plain Python."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+import godwit.operators as ops
+from godwit.model.hashing import Hashes, hash_rows
+from godwit.operators import Aggregate, Form, List, Map, Operator, StateMachine
+from godwit.operators.definition import POSITION
+
+Row = dict[str, Any]
+Key = tuple[str | None, int | None]
+
+KEY = ("name", "part")
+KEYS: tuple[Key, ...] = (("a", 1), (None, 1), ("a", None), (None, None), ("", 0))
+
+
+def few_hashes(keys: pa.Table) -> Hashes:
+    """One of three hashes for every key: at the ends and in the middle of the hash space."""
+    some = np.array([0, 1 << 63, (1 << 64) - 1], np.uint64)
+    chosen: Hashes = some[hash_rows(keys) % np.uint64(3)]
+    return chosen
+
+
+class Model(Protocol):
+    """What an operator should do, without files, workers, or epochs that are run twice."""
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        """Apply the records of an epoch and return its outputs."""
+        ...
+
+    def state(self) -> dict[str, list[Row]]:
+        """The rows of each table; those of a list are numbered in the column `at`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An operator, its model, and the records that the batches of a history are made of."""
+
+    name: str
+    schema: pa.Schema
+    operator: Operator
+    model: Callable[[], Model]
+    records: tuple[Row, ...]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def tabulate(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Rows of a snapshot as a model gives them, without their bin and worker.
+
+    The positions in a list must differ; what they are is the engine's own business.
+    """
+    positions: dict[Key, list[int]] = defaultdict(list)
+    for row in rows:
+        if POSITION in row:
+            positions[_key(row)].append(row[POSITION])
+    assert all(len(set(taken)) == len(taken) for taken in positions.values())
+    return in_order(
+        {name: value for name, value in row.items() if not name.startswith("_")}
+        | ({"at": sorted(positions[_key(row)]).index(row[POSITION])} if POSITION in row else {})
+        for row in rows
+    )
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Rows in an order that does not depend on the one in which they came."""
+    return sorted(rows, key=repr)
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return row["name"], row["part"]
+
+
+def _row(key: Key, **columns: Any) -> Row:
+    return {**dict(zip(KEY, key, strict=True)), **columns}
+
+
+def _in_total_order(rows: Sequence[Row], *columns: str) -> list[Row]:
+    """Records in the order that operators are promised, as far as it matters: nulls are last."""
+    return sorted(rows, key=lambda row: [(row[c] is None, row[c] or 0) for c in columns])
+
+
+def _records(**columns: Sequence[Any]) -> tuple[Row, ...]:
+    """Every combination of a key and the values of the other columns."""
+    values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return tuple(_row(key, **value) for key, value in product(KEYS, values))
+
+
+# -- aggregates ------------------------------------------------------------------------------------
+
+_KEY_FIELDS = [pa.field("name", pa.string()), pa.field("part", pa.int32())]
+_SALES = pa.schema([*_KEY_FIELDS, ("n", pa.int64()), ("word", pa.string())])
+_PRICES = pa.schema([*_KEY_FIELDS, ("at", pa.int64()), ("price", pa.decimal128(6, 2))])
+
+
+class Totals:
+    """count, sum, min, max and avg over all records of a key."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Key, list[Row]] = defaultdict(list)
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        for row in rows:
+            self._seen[_key(row)].append(row)
+        return [self._result(key) for key in set(map(_key, rows))]
+
+    def _result(self, key: Key) -> Row:
+        row = self._folded(key)
+        total, count = row.pop("mean_sum"), row.pop("mean_count")
+        return row | {"mean": float(total) / count if count else None}
+
+    def _folded(self, key: Key) -> Row:
+        numbers = [row["n"] for row in self._seen[key] if row["n"] is not None]
+        words = [row["word"] for row in self._seen[key] if row["word"] is not None]
+        return _row(
+            key,
+            rows=len(self._seen[key]),
+            present=len(numbers),
+            total=sum(numbers) if numbers else None,
+            low=min(words, default=None),
+            high=max(numbers, default=None),
+            mean_sum=Decimal(sum(numbers)) if numbers else None,
+            mean_count=len(numbers),
+        )
+
+    def state(self) -> dict[str, list[Row]]:
+        return {"value": [self._folded(key) for key in self._seen]}
+
+
+class Ends:
+    """The first and the last price by time, and the sum of all."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, Row] = {}
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        for row in _in_total_order(rows, "at", "price"):
+            self._fold(row)
+        changed = [self._rows[key] for key in set(map(_key, rows))]
+        return [{c: row[c] for c in (*KEY, "head", "tail", "total")} for row in changed]
+
+    def _fold(self, record: Row) -> None:
+        new = dict.fromkeys(("head", "head_time", "tail", "tail_time", "total"))
+        row = self._rows.setdefault(_key(record), _row(_key(record), **new))
+        time, price = record["at"], record["price"]
+        if time is not None:
+            if row["head_time"] is None or time < row["head_time"]:
+                row["head_time"], row["head"] = time, price
+            if row["tail_time"] is None or time >= row["tail_time"]:
+                row["tail_time"], row["tail"] = time, price
+        if price is not None:
+            row["total"] = price + (row["total"] or Decimal("0.00"))
+
+    def state(self) -> dict[str, list[Row]]:
+        return {"value": [dict(row) for row in self._rows.values()]}
+
+
+TOTALS = Workload(
+    "totals",
+    _SALES,
+    Aggregate.of(
+        "totals",
+        KEY,
+        {
+            "rows": ops.count(),
+            "present": ops.count("n"),
+            "total": ops.sum("n"),
+            "low": ops.min("word"),
+            "high": ops.max("n"),
+            "mean": ops.avg("n"),
+        },
+        _SALES,
+    ),
+    Totals,
+    _records(n=(1, -7, 1 << 40, None), word=("b", None, "a", "")),
+)
+
+ENDS = Workload(
+    "ends",
+    _PRICES,
+    Aggregate.of(
+        "ends",
+        KEY,
+        {"head": ops.first("price"), "tail": ops.last("price"), "total": ops.sum("price")},
+        _PRICES,
+        time="at",
+    ),
+    Ends,
+    _records(at=(1, 1, 2, 0, None), price=(Decimal("0.50"), None, Decimal("-2.00"), None, None)),
+)
+
+
+# -- state machines --------------------------------------------------------------------------------
+
+_COMMANDS = pa.schema([*_KEY_FIELDS, ("op", pa.string()), ("x", pa.int64())])
+_FORMS: dict[str, Form] = {"log": List("x long"), "seen": Map("item long", "n long")}
+
+
+def tally(key: Any, value: Any, state: Any) -> list[tuple[Any, ...]]:
+    """Commands to a value: count, keep an array, set to null, remove."""
+    match value.op:
+        case "add":
+            state.count = (state.count or 0) + value.x
+        case "push" if state.tags is None:
+            state.tags = [value.x]
+        case "push":
+            state.tags.append(value.x)
+        case "null":
+            state.count = None
+        case "clear":
+            state.clear()
+    return [(*key, value.op, state.exists, state.count, state.tags)]
+
+
+def collect(key: Any, value: Any, state: Any) -> list[tuple[Any, ...]] | None:
+    """Commands to a list and a map; only some of them read, and only those return something."""
+    match value.op:
+        case "append":
+            state.log.append(value.x)
+        case "wipe":
+            state.log.clear()
+        case "put":
+            state.seen[value.x] = 7
+        case "drop":
+            del state.seen[value.x]
+        case "empty":
+            state.seen.clear()
+        case "bump":
+            state.seen[value.x] = state.seen.get(value.x, 0) + 1
+        case "length":
+            return [(*key, len(state.log), len(state.seen))]
+        case "read":
+            return [(*key, x, None) for x in state.log] + [(*key, *e) for e in state.seen.items()]
+    return None
+
+
+class PlainValue:
+    """A row exists at the end of an epoch if it existed before or has a value that is not None."""
+
+    def __init__(self) -> None:
+        self._row = False
+        self.clear()
+
+    @property
+    def exists(self) -> bool:
+        return self._row or self.count is not None or self.tags is not None
+
+    def clear(self) -> None:
+        self._row = False
+        self.count: int | None = None
+        self.tags: list[int | None] | None = None
+
+    def settle(self) -> None:
+        self._row = self.exists
+
+
+class PlainMap(dict[Any, Any]):
+    def __delitem__(self, item: Any) -> None:
+        self.pop(item, None)
+
+
+class PlainTally:
+    def __init__(self) -> None:
+        self._values: dict[Key, PlainValue] = defaultdict(PlainValue)
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        outputs = []
+        for row in _in_total_order(rows, "op", "x"):
+            value = SimpleNamespace(op=row["op"], x=row["x"])
+            for *_, op, exists, count, tags in tally(_key(row), value, self._values[_key(row)]):
+                tags = None if tags is None else list(tags)
+                outputs.append(_row(_key(row), op=op, there=exists, count=count, tags=tags))
+        for kept in self._values.values():
+            kept.settle()
+        return outputs
+
+    def state(self) -> dict[str, list[Row]]:
+        rows = [
+            _row(key, count=value.count, tags=None if value.tags is None else list(value.tags))
+            for key, value in self._values.items()
+            if value.exists
+        ]
+        return {"value": rows}
+
+
+class PlainCollect:
+    def __init__(self) -> None:
+        self._logs: dict[Key, list[int | None]] = defaultdict(list)
+        self._maps: dict[Key, PlainMap] = defaultdict(PlainMap)
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        outputs = []
+        for row in _in_total_order(rows, "op", "x"):
+            state = SimpleNamespace(log=self._logs[_key(row)], seen=self._maps[_key(row)])
+            value = SimpleNamespace(op=row["op"], x=row["x"])
+            for *_, one, other in collect(_key(row), value, state) or ():
+                outputs.append(_row(_key(row), one=one, other=other))
+        return outputs
+
+    def state(self) -> dict[str, list[Row]]:
+        return {
+            "log": [
+                _row(key, x=x, at=at) for key, log in self._logs.items() for at, x in enumerate(log)
+            ],
+            "seen": [
+                _row(key, item=item, n=n)
+                for key, seen in self._maps.items()
+                for item, n in seen.items()
+            ],
+        }
+
+
+TALLY = Workload(
+    "tally",
+    _COMMANDS,
+    StateMachine.of(
+        "tally",
+        KEY,
+        tally,
+        "count long, tags array<long>",
+        "name string, part int, op string, there boolean, count long, tags array<long>",
+        _COMMANDS,
+    ),
+    PlainTally,
+    _records(op=("add", "push", "clear", "null", "push", "add"), x=(1, 2, None, None, None, -1)),
+)
+
+COLLECT = Workload(
+    "collect",
+    _COMMANDS,
+    StateMachine.of(
+        "collect", KEY, collect, _FORMS, "name string, part int, one long, other long", _COMMANDS
+    ),
+    PlainCollect,
+    _records(
+        op=("append", "put", "wipe", "drop", "empty", "bump", "read", "length", "append", "bump"),
+        x=(1, 1, None, 1, None, 1, None, None, None, 2),
+    ),
+)
