@@ -43,6 +43,21 @@ def test_the_older_driver_can_change_nothing(tmp_path: Path) -> None:
     run(newer, 2)
 
 
+def test_the_spark_of_the_older_driver_cannot_reach_its_log(tmp_path: Path) -> None:
+    older = journal_at(tmp_path)
+    held = older.spark_log()
+    (held / "metadata").write_text("id")
+    newer = journal_at(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        (held / "commits").mkdir()
+    with pytest.raises(FileNotFoundError):
+        (held / "metadata").unlink()
+    with pytest.raises(FencedError):
+        older.spark_log()
+    assert (newer.spark_log() / "metadata").read_text() == "id"
+    assert [path.name for path in (tmp_path / "spark").iterdir()] == ["metadata"]
+
+
 def test_a_manifest_that_the_older_driver_published_first_is_adopted(tmp_path: Path) -> None:
     older = journal_at(tmp_path)
     older.begin(intent_of(0))

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal, agree, offsets_digest, query_id, restore
+from godwit.log.manifest import Manifest
 from godwit.log.spark_log import newest_commit, newest_offsets
 from tests.log.samples import (
     QUERY,
@@ -93,6 +94,23 @@ def test_logs_agree_after_both_were_pruned_and_with_an_epoch_in_flight(tmp_path:
     journal.begin(intent_of(8, offsets=offsets_digest(spark, 8) or ""))
     journal.prune(7)
     agree(tmp_path, spark, journal)
+
+
+def test_logs_agree_while_a_driver_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It publishes and commits an epoch between the look at one log and the look at the other."""
+    spark = spark_log(tmp_path, offsets=1, commits=0)
+    _publish(tmp_path, spark, 0)
+    last = History.last
+
+    def overtaken(self: History) -> Manifest | None:
+        monkeypatch.undo()
+        manifest = last(self)
+        _publish(tmp_path, spark, 1)
+        spark_log(tmp_path, offsets=2, commits=1)
+        return manifest
+
+    monkeypatch.setattr(History, "last", overtaken)
+    agree(tmp_path, spark, History.inspect(tmp_path))
 
 
 def _delete_log(spark: Path) -> None:

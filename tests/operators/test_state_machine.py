@@ -169,7 +169,10 @@ def test_appending_does_not_read() -> None:
     assert isinstance(table, DictTable)
     assert table.scans == 0
     assert worker.written("items") == 1
-    assert [sub for (sub,) in sorted(table.rows[("a",)])] == [*range(1000), 1 << 32]
+    assert [sub for (sub,) in sorted(table.rows[("a",)])] == [
+        *range(1 << 32, (1 << 32) + 1000),
+        2 << 32,
+    ]
 
 
 @pytest.mark.parametrize("rows_ahead", [1, 10, 1 << 16])

@@ -194,20 +194,13 @@ class _Play:
         delivered = {epoch: in_order(rows) for epoch, rows in self._sim.sink.items()}
         assert delivered == {epoch: rows for epoch, (rows, _) in enumerate(self._expected)}
         if last >= 0:
-            retained = self._retained(last)
+            retained = self._history.epochs()
+            assert retained == list(range(max(0, last + 1 - self._story.retention), last + 1))
+            self.seen["epochs pruned"] += retained[0]
             for epoch in retained:
                 self._check_epoch(epoch)
             assert verify(self._checkpoint).findings == []
             self._check_files(retained)
-
-    def _retained(self, last: int) -> list[int]:
-        """A death between manifest and pruning leaves an epoch too many, until the next one."""
-        epochs = self._history.epochs()
-        oldest = max(0, last + 1 - self._story.retention)
-        assert epochs == list(range(epochs[0], last + 1))
-        assert epochs[0] in (oldest, oldest - 1)
-        self.seen["epochs pruned"] += epochs[0]
-        return epochs
 
     def _check_epoch(self, epoch: int) -> None:
         intent = self._history.intent(epoch)

@@ -66,8 +66,13 @@ def agree(checkpoint: Path, spark: Path, history: History) -> None:
     They fit if Godwit published what Spark committed, at most the epoch in flight besides, and all
     of it over the input that Spark's log names.
     """
-    if problem := _disagreement(spark, history):
-        raise CheckpointError(str(checkpoint), f"{problem}. {_next_step(spark, history)}")
+    seen: list[int] | None = None
+    problem: str | None = None
+    while (published := history.epochs()) != seen:  # a driver that runs may publish meanwhile
+        seen, problem = published, _disagreement(spark, history)
+        if problem is None:
+            return
+    raise CheckpointError(str(checkpoint), f"{problem}. {_next_step(spark, history)}")
 
 
 def _disagreement(spark: Path, history: History) -> str | None:

@@ -30,13 +30,17 @@ class Garbage:
             if manifest := journal.manifest(epoch):
                 self._follow(manifest)
         if epochs:
+            self._retire(epochs[-1])
             named = self._live.union(*self._doomed.values())
             self._delete(name for name in _files_until(root, epochs[-1]) if name not in named)
 
     def collect(self, manifest: Manifest) -> None:
         """Note what the newest manifest supersedes, and delete what has left the retention."""
         self._follow(manifest)
-        oldest = manifest.epoch - self._retention + 1
+        self._retire(manifest.epoch)
+
+    def _retire(self, newest: int) -> None:
+        oldest = newest - self._retention + 1
         self._journal.prune(oldest)
         for epoch in [epoch for epoch in self._doomed if epoch < oldest]:
             self._delete(self._doomed.pop(epoch))
@@ -56,7 +60,7 @@ def state_files(manifest: Manifest) -> Iterator[FileRef]:
     """The state files that a manifest names."""
     for tables in manifest.trees.values():
         for tree in tables.values():
-            yield from Tree.from_json(tree).files.values()
+            yield from Tree.refs(tree)
 
 
 def output_files(manifest: Manifest) -> Iterator[FileRef]:

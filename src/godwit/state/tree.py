@@ -121,11 +121,18 @@ class Tree:
             ],
         }
 
+    @staticmethod
+    def refs(data: dict[str, Any]) -> list[FileRef]:
+        """The files of a tree in JSON."""
+        return [FileRef.from_json(ref) for ref in data["files"]]
+
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        refs = [FileRef.from_json(ref) for ref in data["files"]]
+        refs = cls.refs(data)
         segments = tuple(
             tuple(RunRef(refs[i].name, rows) for i, rows in zip(flat[::2], flat[1::2], strict=True))
+            if flat
+            else ()
             for flat in data["segments"]
         )
         return cls(segments, {ref.name: ref for ref in refs})
