@@ -77,7 +77,7 @@ def run(bench: Bench) -> None:
                         show(ratio) if name == ours.name else "",
                     ]
                 )
-            times.append([case.label, *(parts[part] for part in PARTS)])
+            times.append([case.label, *(parts.get(part, "-") for part in PARTS)])
     table(["case", "contender", "records/s", "epoch s", "p99 s", "ratio"], table_rows)
     print("Where the time of an epoch goes, median seconds:")
     table(["case", *PARTS], times)

@@ -45,17 +45,17 @@ class Stage:
 def breakdown(
     spark: SparkSession, turns: Sequence[Turn], checkpoint: Path, operator: str
 ) -> dict[str, float]:
-    """The median seconds of each part; only epochs whose manifests are retained count."""
+    """The median seconds of each part, over the epochs that Godwit and Spark still know of."""
     history = History(checkpoint)
     stages = _stages(spark)
     found: list[dict[str, float]] = []
-    for turn in turns:
-        for epoch in turn.epochs:
-            if manifest := history.manifest(epoch.number):
-                found.append(_parts(epoch, stages, manifest.receipts[operator]))
+    for epoch in (epoch for turn in turns for epoch in turn.epochs):
+        manifest, ran = history.manifest(epoch.number), _stages_of(epoch, stages)
+        if manifest and len(ran) > 1:
+            found.append(_parts(epoch, ran, manifest.receipts[operator]))
     if not found:
         return {}
-    return {part: statistics.median(parts[part] for parts in found) for part in PARTS}
+    return {part: round(statistics.median(p[part] for p in found), 4) for part in PARTS}
 
 
 def outside_jobs(spark: SparkSession, epochs: Sequence[Epoch]) -> list[float]:
@@ -68,9 +68,9 @@ def outside_jobs(spark: SparkSession, epochs: Sequence[Epoch]) -> list[float]:
 
 
 def _parts(
-    epoch: Epoch, stages: Sequence[Stage], receipts: Sequence[Mapping[str, Any]]
+    epoch: Epoch, ran: Sequence[Stage], receipts: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    shuffle, work, *sink = _stages_of(epoch, stages)
+    shuffle, work, *sink = ran
     worker = max(receipts, key=lambda r: sum(r["seconds"].values()))["seconds"]
     spark_log = epoch.parts["walCommit"] + epoch.parts["commitOffsets"]
     planning = epoch.seconds - spark_log - epoch.parts["addBatch"]

@@ -49,7 +49,7 @@ def _lists(bench: Bench, keys: int, length: int, rows: int) -> Contender:
         initial = None
         if not checkpoint.exists():
             elements = bench.spark.range(0, keys * length, 1, WORKERS).selectExpr(
-                f"id % {keys} AS k", f"id div {keys} - {length} AS _pos", "id AS price"
+                f"id % {keys} AS k", f"id div {keys} AS _pos", "id AS price"
             )
             initial = {OPERATOR: {"prices": elements}}
         query = (

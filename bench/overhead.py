@@ -38,7 +38,7 @@ def run(bench: Bench) -> None:
             seconds = one["epoch_seconds"]
             ratio = show(over[name]) if name in over else ""
             results.append([rows, name, seconds["median"], seconds["p99"], ratio])
-        times.append([rows, *(parts[part] for part in PARTS)])
+        times.append([rows, *(parts.get(part, "-") for part in PARTS)])
     table(["records", "contender", "epoch s", "p99 s", "x floor"], results)
     print("Where the time of an epoch of 'godwit, sink' goes, median seconds:")
     table(["records", *PARTS], times)

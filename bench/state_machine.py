@@ -61,7 +61,7 @@ def run(bench: Bench) -> None:
     ]
     table(["contender", "records/s", "epoch s", "p99 s", "Godwit is faster"], lines)
     print("Where the time of an epoch of Godwit goes, median seconds:")
-    table(PARTS, [[parts[part] for part in PARTS]])
+    table(PARTS, [[parts.get(part, "-") for part in PARTS]])
 
 
 def _ours(bench: Bench, keys: int, rows: int) -> Contender:
@@ -73,7 +73,7 @@ def _ours(bench: Bench, keys: int, rows: int) -> Contender:
             known = bench.spark.range(0, keys, 1, WORKERS)
             initial = {OPERATOR: known.selectExpr("xxhash64(id) AS k", "1L AS n")}
         query = (
-            gw.stream(bench.source(rows, settled(keys)))
+            gw.stream(bench.source(rows, settled(keys), "value"))
             .state_machine(OPERATOR, key="k", state="n long", output=OUTPUT, function=count)
             .to(gw.foreach_batch(sink))
             .start(checkpoint, workers=WORKERS, initial=initial)
@@ -95,7 +95,7 @@ def _peer(
 
     def launch(sink: Sink) -> StreamingQuery:
         use_provider(bench, "rocksdb")
-        return write(transform(bench.source(rows, settled(keys))), checkpoint, sink)
+        return write(transform(bench.source(rows, settled(keys), "value")), checkpoint, sink)
 
     return Contender(f"spark {name} {rows:,}", checkpoint, launch)
 
