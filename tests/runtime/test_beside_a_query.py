@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, DamagedFileError
 from godwit.log.files import Files
 from godwit.log.history import History
 from godwit.model.routing import Routing
@@ -64,15 +64,15 @@ class Interruption:
 
 
 def running(checkpoint: Path, retention: int) -> Simulation:
-    """A query that was just given one more worker."""
     sim = simulate(checkpoint, retention=retention)
     run_epochs(sim)
-    sim.migrate(Routing.even(16, 3))
     run_epochs(sim)
     return sim
 
 
 def run_epochs(sim: Simulation) -> None:
+    """Two epochs with another number of workers than before."""
+    sim.migrate(Routing.even(16, sim.driver.routing("counts").workers % 3 + 1))
     for _ in range(2):
         sim.feed(words("a", "b", "c", f"{sim.committed}"))
 
@@ -112,6 +112,15 @@ def test_the_audit_reports_no_damage_where_there_is_none(
     assert 10 * retention < at < 999
 
 
+def test_an_epoch_that_a_listing_missed_is_not_missing(tmp_path: Path) -> None:
+    """A directory that changes while it is listed may show later names without earlier ones."""
+    running(tmp_path, retention=20)
+    epochs = History(tmp_path).epochs()
+    torn = [epoch for epoch in epochs if epoch != 1]
+    with patch.object(History, "epochs", side_effect=[torn, epochs]):
+        assert verify(tmp_path).findings == []
+
+
 def test_damage_is_found_beside_a_running_query(tmp_path: Path) -> None:
     sim = running(tmp_path, retention=1000)
     damaged = new_files(tmp_path, 1, "output")[0].name
@@ -133,6 +142,23 @@ def test_the_newest_snapshot_can_be_opened_at_any_moment(tmp_path: Path) -> None
         if not interruption.came:
             break
     assert 5 < at < 999
+
+
+def test_a_snapshot_that_is_pruned_while_it_is_read_says_so(tmp_path: Path) -> None:
+    sim = running(tmp_path, retention=1)
+    opened = Snapshot.open(tmp_path, "counts")
+    for _ in range(3):
+        run_epochs(sim)
+    with pytest.raises(ConfigError, match=f"epoch {opened.epoch} .* was pruned while it was read"):
+        list(opened.read())
+
+
+def test_a_damaged_snapshot_says_so(tmp_path: Path) -> None:
+    running(tmp_path, retention=1)
+    opened = Snapshot.open(tmp_path, "counts")
+    (tmp_path / "godwit" / next(iter(opened.tree.files))).unlink()
+    with pytest.raises(DamagedFileError, match="the file is missing"):
+        list(opened.read())
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 4])

@@ -72,7 +72,16 @@ class Snapshot:
         return pa.concat_tables([self.schema.empty_table(), *self.read([number])])
 
     def _open(self, name: str) -> StateFile:
-        return state_file.read(Path(self.root) / name, self.spec, self.tree.files[name])
+        root = Path(self.root)
+        try:
+            return state_file.read(root / name, self.spec, self.tree.files[name])
+        except DamagedFileError as error:
+            if self.epoch in History(root.parent).epochs():
+                raise
+            raise ConfigError(
+                f"epoch {self.epoch} of {root.parent} was pruned while it was read; read a newer "
+                "epoch, or let the query retain more of them"
+            ) from error
 
     def _placed(self, live: Run) -> pa.Table:
         bins = bins_of(live.hash, self.routing)
