@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
 from bench.harness import WORKERS, Bench, Contender, Sink
+from godwit.spark.engine import S_SETTINGS
 
 OPERATOR = "counts"
 PROVIDERS = {
@@ -77,7 +78,8 @@ def floor(bench: Bench, checkpoint: Path, key: str, rows: int) -> Contender:
 
     def launch(sink: Sink) -> StreamingQuery:
         def drain(batch: DataFrame, epoch: int) -> None:
-            batch.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 1 << 20)
+            for name, value in S_SETTINGS.items():
+                batch.sparkSession.conf.set(name, value)
             hashed = batch.withColumn("_hash", sf.xxhash64("k"))
             worker = sf.shiftrightunsigned("_hash", 63).cast("int")
             drained = hashed.repartitionById(WORKERS, worker).mapInArrow(Drain(), "rows long")

@@ -132,9 +132,19 @@ def test_any_number_of_bins(spark: SparkSession, routing: Routing) -> None:
 
 def test_more_workers_than_a_short_can_number(spark: SparkSession) -> None:
     routing = Routing(np.array([40_000, 65_535], np.int32), 1 << 16)
-    worker = module._worker(spark, routing)
+    worker = module._worker(spark, routing, sf.col(HASH))
     df = spark.range(100).withColumn(HASH, sf.xxhash64("id")).select(HASH, worker.alias("worker"))
     assert all(row.worker == (65_535 if row[HASH] < 0 else 40_000) for row in df.collect())
+
+
+def test_the_hash_can_be_left_behind(spark: SparkSession) -> None:
+    routing = random_routing(1 << 8, 3)
+    df = route(spark.range(0, 1000, 1, 2), ["id"], routing, with_hash=False)
+    assert df.columns == ["id"]
+    table = placed(df)
+    check_places(
+        table.append_column(HASH, pa.array(hash_rows(table.select(["id"])))), ["id"], routing
+    )
 
 
 def test_workers_without_records_have_empty_partitions(spark: SparkSession) -> None:

@@ -37,6 +37,11 @@ def hash_rows(keys: pa.Table) -> Hashes:
     return hashes
 
 
+def is_cheap(key: pa.Schema) -> bool:
+    """Is it faster to hash these columns again than to carry a hash beside them?"""
+    return all(pa.types.is_primitive(field.type) for field in key)
+
+
 def _hasher(name: str, type_: pa.DataType) -> Callable[[pa.Array, Hashes], Hashes]:
     """Spark hashes a value as four bytes, as eight bytes, or as the bytes that it consists of."""
     if pa.types.is_boolean(type_) or pa.types.is_date32(type_):

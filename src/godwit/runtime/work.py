@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from godwit import faults
 from godwit.errors import GodwitError, OperatorError
+from godwit.model.hashing import hash_rows
 from godwit.operators.base import Changes, Operator
 from godwit.runtime.receipt import Receipt
 from godwit.state import file as state_file
@@ -59,7 +60,7 @@ class Work:
     durable: bool = True  # what is receipted outlives a loss of power
 
     def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
-        """Do the work of `worker` on its records, which carry their key's hash in `_hash`."""
+        """Do the work of `worker` on its records, which may carry their key's hash in `_hash`."""
         try:
             return _Attempt(self, worker).run(batches)
         except OperatorError as error:
@@ -84,7 +85,7 @@ class _Attempt:
         operator, epoch = self.work.operator, self.work.epoch
         with self._timed("receive"):
             received = [batch for batch in batches if batch.num_rows]
-            records = _records(received) if received else None
+            records = _records(received, operator.key.names) if received else None
         changes = Changes()
         if records is not None:
             hashes = records.column(HASH).to_numpy().view(np.uint64)
@@ -187,11 +188,15 @@ def _open_segment(files: FileCache, spec: TableSpec, tree: Tree, segment: int) -
     ]
 
 
-def _records(batches: list[pa.RecordBatch]) -> pa.Table:
-    """The batches as one table, in one chunk, with all time zones as UTC."""
+def _records(batches: list[pa.RecordBatch], key: Sequence[str]) -> pa.Table:
+    """The batches as one table, in one chunk, with all time zones as UTC, and with hashes."""
     table = pa.Table.from_batches(batches).combine_chunks()
     fields = [field.with_type(_in_utc(field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields)) if fields != list(table.schema) else table
+    if fields != list(table.schema):
+        table = table.cast(pa.schema(fields))
+    if HASH not in table.column_names:
+        table = table.append_column(HASH, pa.array(hash_rows(table.select(key))))
+    return table
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:

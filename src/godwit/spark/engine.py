@@ -8,12 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from godwit import faults
 from godwit.errors import FencedError
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.log.spark_log import offsets_digest, query_id
+from godwit.model.hashing import is_cheap
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
 from godwit.operators.load import Load
@@ -21,6 +23,7 @@ from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.work import Work
 from godwit.spark.route import column, ordered, route
+from godwit.spark.settings import settings
 from godwit.spark.sinks import Files, Sink
 from godwit.spark.types import to_spark
 from godwit.state.table import FileRef
@@ -28,7 +31,12 @@ from godwit.state.table import FileRef
 Transform = Callable[[DataFrame], DataFrame]
 Step = Operator | Transform
 
-BATCH_ROWS = 1 << 20
+S_SCHEMA = StructType([StructField("receipt", StringType())])
+S_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
+    # The plan is settled: a part for each worker. To adapt it would cost time and change nothing.
+    "spark.sql.adaptive.enabled": "false",
+}
 INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
 
@@ -89,7 +97,6 @@ class Engine:
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         spark = batch.sparkSession
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH_ROWS)
         query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
         assert query is not None  # Spark writes both before an epoch runs
         assert offsets is not None
@@ -158,11 +165,17 @@ def _brief(error: BaseException) -> str:
 def run(work: Work, rows: DataFrame, routing: Routing) -> list[Receipt]:
     """F and S for one operator: a Spark job of its own, which returns one receipt a worker."""
     operator = work.operator
-    routed = route(rows.select(*map(column, operator.columns)), operator.key.names, routing)
+    routed = route(
+        rows.select(*map(column, operator.columns)),
+        operator.key.names,
+        routing,
+        with_hash=operator.ordered or not is_cheap(operator.key),
+    )
     if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
     faults.reach("receipts", "before", work.epoch)
-    texts = routed.mapInArrow(Worker(work), "receipt string").collect()
+    with settings(rows.sparkSession, S_SETTINGS):
+        texts = routed.mapInArrow(Worker(work), S_SCHEMA).collect()
     return [Receipt.from_text(row.receipt) for row in texts]
 
 

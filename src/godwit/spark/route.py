@@ -47,16 +47,20 @@ _JSON = {
 }
 _LONG_MIN = -(1 << 63)
 
-_tables: deque[tuple[SparkContext, Routing, DataFrame]] = deque(maxlen=16)
+_known: deque[tuple[SparkContext, Routing, Column]] = deque(maxlen=16)
 
 
-def route(df: DataFrame, key: Sequence[str], routing: Routing) -> DataFrame:
-    """Add the key's hash as column `_hash`, and bring each record to its worker's partition.
+def route(
+    df: DataFrame, key: Sequence[str], routing: Routing, *, with_hash: bool = True
+) -> DataFrame:
+    """Bring each record to its worker's partition, with the key's hash as column `_hash`.
 
     Partition i holds the records of worker i; there are as many partitions as workers.
     """
-    hashed = df.withColumn(HASH, KEY_HASH(*map(column, key)))
-    return hashed.repartitionById(routing.workers, _worker(df.sparkSession, routing))
+    hash = KEY_HASH(*map(column, key))
+    if with_hash:
+        df, hash = df.withColumn(HASH, hash), column(HASH)
+    return df.repartitionById(routing.workers, _worker(df.sparkSession, routing, hash))
 
 
 def ordered(df: DataFrame, key: Sequence[str], time: str | None = None) -> DataFrame:
@@ -73,27 +77,27 @@ def ordered(df: DataFrame, key: Sequence[str], time: str | None = None) -> DataF
     )
 
 
-def _worker(session: SparkSession, routing: Routing) -> Column:
+def _worker(session: SparkSession, routing: Routing, hash: Column) -> Column:
     """The worker of a record's bin, as an expression over its hash.
 
     The table of owners is the result of a scalar subquery: unlike a literal it is neither folded,
     compared nor printed while Spark plans, so that 2^20 bins cost no more than one.
     """
-    bins = sf.shiftrightunsigned(column(HASH), 64 - routing.bits) if routing.bits else sf.lit(0)
-    return sf.get(_owners(session, routing).scalar(), bins.cast("int")).cast("int")
+    bins = sf.shiftrightunsigned(hash, 64 - routing.bits) if routing.bits else sf.lit(0)
+    return sf.get(_owners(session, routing), bins.cast("int")).cast("int")
 
 
-def _owners(session: SparkSession, routing: Routing) -> DataFrame:
-    """The owners as one row with one array; kept, since most epochs have the last one's routing."""
+def _owners(session: SparkSession, routing: Routing) -> Column:
+    """The owners as one array; kept, since most epochs have the routing of the last one."""
     context = session.sparkContext
-    for known_context, known_routing, table in tuple(_tables):
+    for known_context, known_routing, owners in tuple(_known):
         if known_context is context and known_routing == routing:
-            return table
+            return owners
     width = np.int16 if routing.workers <= 1 << 15 else np.int32
-    owners = pa.ListArray.from_arrays([0, routing.bins], pa.array(routing.owners.astype(width)))
-    table = session.createDataFrame(pa.table({"owners": owners}))
-    _tables.appendleft((context, routing, table))
-    return table
+    array = pa.ListArray.from_arrays([0, routing.bins], pa.array(routing.owners.astype(width)))
+    owners = session.createDataFrame(pa.table({"owners": array})).scalar()
+    _known.appendleft((context, routing, owners))
+    return owners
 
 
 def column(name: str) -> Column:

@@ -24,10 +24,19 @@ from godwit.runtime.driver import Driver
 from godwit.runtime.work import CacheSpec
 from godwit.spark.engine import Engine, Step, Transform, load
 from godwit.spark.query import Query
+from godwit.spark.settings import settings
 from godwit.spark.sinks import Sink
 from godwit.spark.tick import with_ticks
 from godwit.spark.types import to_arrow, to_spark
 
+# Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
+# Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
+START_SETTINGS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    )
+}
 Initial = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 
 
@@ -152,7 +161,8 @@ class Job:
             writer = writer.trigger(availableNow=True)
         elif processing_time:
             writer = writer.trigger(processingTime=processing_time)
-        return Query(writer.start(), engine)
+        with settings(spark, START_SETTINGS):
+            return Query(writer.start(), engine)
 
 
 def _tables(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[str, DataFrame]]:
