@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.state.keys import distinct, equal, hash_order, less, neighbours
+from godwit.state.keys import by_hash, distinct, equal, less, neighbours
 from tests.state.histories import KINDS, Key, Kind, hash_of, order_of, tuples
 
 
@@ -71,7 +71,9 @@ HASH_LISTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", HASH_LISTS)
-def test_hash_order_is_a_stable_sort(name: str) -> None:
+def test_by_hash_is_a_stable_sort(name: str) -> None:
     random.Random(1).shuffle(values := list(HASH_LISTS[name]))
     hashes = np.array(values, np.uint64)
-    assert hash_order(hashes).tolist() == np.argsort(hashes, kind="stable").tolist()
+    order, found = by_hash(hashes)
+    assert order.tolist() == np.argsort(hashes, kind="stable").tolist()
+    assert found.tolist() == np.sort(hashes).tolist()

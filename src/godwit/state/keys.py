@@ -50,13 +50,15 @@ def distinct(hashes: Hashes, keys: pa.Table, ordered: bool) -> Groups:
         first[1:] |= ~neighbours(equal, keys)
         starts = np.flatnonzero(first)
         return Groups(None, starts, hashes[starts], keys.take(pa.array(starts)))
-    order, starts = grouped(hash_order(hashes), hashes, keys)
-    heads = order[starts]
-    return Groups(order, starts, hashes[heads], keys.take(pa.array(heads)))
+    order, found = by_hash(hashes)
+    order, starts = grouped(order, found, keys)
+    if len(starts) < len(found):
+        return Groups(order, starts, found[starts], keys.take(pa.array(order[starts])))
+    return Groups(order, starts, found, keys.take(pa.array(order)))
 
 
-def hash_order(hashes: Hashes) -> Rows:
-    """`np.argsort(hashes, kind="stable")` in half the time of the unstable one.
+def by_hash(hashes: Hashes) -> tuple[Rows, Hashes]:
+    """`np.argsort(hashes, kind="stable")` in half the time of the unstable one; and the sorted.
 
     Record numbers replace the low bits of the hashes, and values sort faster than indices to them.
     Hashes that differ in those bits only, a pair in millions of records, are put right afterwards.
@@ -69,16 +71,16 @@ def hash_order(hashes: Hashes) -> Rows:
     order = packed.view(np.int64)
     found = hashes[order]
     if (found[1:] < found[:-1]).any():
-        order = order[np.argsort(found, kind="stable")]
-    return order
+        right = np.argsort(found, kind="stable")
+        order, found = order[right], found[right]
+    return order, found
 
 
-def grouped(order: Rows, hashes: Hashes, keys: pa.Table) -> tuple[Rows, Rows]:
+def grouped(order: Rows, found: Hashes, keys: pa.Table) -> tuple[Rows, Rows]:
     """Refine a stable hash order so that records of one key are contiguous; and the groups' starts.
 
-    Records of one key stay in the order in which they are.
+    `found` is the hashes in that order. Records of one key stay in the order in which they are.
     """
-    found = hashes[order]
     first = changes(found)
     starts = np.flatnonzero(first)
     later = np.flatnonzero(~first)

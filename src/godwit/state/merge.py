@@ -32,7 +32,8 @@ def merge(runs: Sequence[Run], spec: TableSpec, final: bool) -> Run:
     rows = pa.concat_tables([run.rows for run in oldest_first]).combine_chunks()
     ages = np.repeat(np.arange(len(runs)), [len(run) for run in oldest_first])
     # A stable sort of presorted pieces is a merge: each key's rows stay oldest first.
-    order, starts = grouped(np.argsort(hashes, kind="stable"), hashes, rows.select(spec.key.names))
+    order = np.argsort(hashes, kind="stable")
+    order, starts = grouped(order, hashes[order], rows.select(spec.key.names))
     kept = settle(order, starts, ages, rows, spec, final)
     return Run.of(rows.take(pa.array(kept)))
 
