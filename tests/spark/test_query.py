@@ -411,6 +411,21 @@ def test_a_batch_dataframe_and_a_query_without_state_are_refused(
         gw.stream(feed.stream(spark)).to(gw.console())
 
 
+def test_state_in_spark_is_refused(spark: SparkSession, feed: Feed) -> None:
+    rows = feed.stream(spark)
+    lookup = spark.createDataFrame([("a", 1)], "word string, n int")
+    for stateful, name in (
+        (rows.dropDuplicates(), "Deduplicate"),
+        (rows.groupBy("word").count(), "Aggregate"),
+        (rows.join(feed.stream(spark), "word"), "Join"),
+        (rows.limit(3), "Limit"),
+    ):
+        with pytest.raises(gw.ConfigError, match=f"keeps state in Spark .*{name}"):
+            gw.stream(stateful)
+    grouped = lookup.groupBy("word").agg(sf.max("n").alias("n"))
+    gw.stream(rows.join(grouped, "word").where("n > 0").union(rows.withColumn("n", sf.lit(1))))
+
+
 def test_2_20_bins_and_a_scattered_routing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     feed.add(words("a b c d"))
     query = counting(spark, feed, gw.memory("many")).start(

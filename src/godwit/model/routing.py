@@ -104,6 +104,19 @@ class Routing:
         for bin in np.flatnonzero(self.owners != target.owners).tolist():
             yield Move(bin, int(self.owners[bin]), int(target.owners[bin]))
 
+    def toward(self, target: "Routing", bins: npt.NDArray[np.int64]) -> "Routing":
+        """This routing with `bins` where `target` has them.
+
+        On the way there are as many workers as `target` has, or as still own a bin.
+
+        >>> half = Routing.even(4, 4).toward(Routing.even(4, 2), np.array([1, 3]))
+        >>> half.owners.tolist(), half.workers
+        ([0, 0, 2, 1], 3)
+        """
+        owners = self.owners.copy()
+        owners[bins] = target.owners[bins]
+        return Routing(owners, max(target.workers, int(owners.max()) + 1))
+
     def with_workers(self, workers: int) -> "Routing":
         """This routing over another number of workers, spread evenly if it has to change."""
         return self if workers == self.workers else Routing.even(self.bins, workers)

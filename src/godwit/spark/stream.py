@@ -23,6 +23,7 @@ from godwit.operators.state_machine import StateMachine
 from godwit.runtime.driver import Driver
 from godwit.runtime.work import CacheSpec
 from godwit.spark.engine import Engine, Step, Transform, load
+from godwit.spark.plans import stateful_node
 from godwit.spark.query import Query
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Sink
@@ -47,6 +48,11 @@ def stream(rows: DataFrame) -> "Stream":
     """
     if not rows.isStreaming:
         raise ConfigError("godwit.stream needs a streaming DataFrame: use spark.readStream")
+    if stateful := stateful_node(rows):
+        raise ConfigError(
+            f"the streaming DataFrame keeps state in Spark ({stateful}), which would miss epochs "
+            "that Godwit does not compute again after a restart; use an operator of Godwit instead"
+        )
     return Stream(rows, (), rows.schema)
 
 

@@ -1,0 +1,137 @@
+"""The life of a migration, from its acceptance to one of its ends.
+
+============  ==========================  =======  ===================  ==========  =========
+in phase      an epoch begins             abort    abort, rolling back  superseded  restarted
+                                                                                    otherwise
+============  ==========================  =======  ===================  ==========  =========
+moving        a step; the last: done      aborted  returning            superseded  overruled
+moving, late  all at once: done; or       aborted  returning            superseded  overruled
+              a step back: returning
+returning     a step back;                aborted  refused              superseded  overruled
+              the last: rolled back
+any end       nothing                     refused  refused              nothing     nothing
+============  ==========================  =======  ===================  ==========  =========
+
+*Late* is a migration whose deadline has passed; what happens then was declared with it. *Restarted
+otherwise* is a start of the query with another number of workers or bins; any other restart changes
+nothing, since all that a migration is can be read from the intent of the newest epoch.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from godwit.errors import RefusedError
+from godwit.model.routing import Routing
+from godwit.strategies import AllAtOnce, Strategy, parse
+from godwit.strategies.steps import left
+
+OnTimeout = Literal["finish", "rollback"]
+
+
+class Phase(StrEnum):
+    """Where a migration is in its life."""
+
+    MOVING = "moving"
+    RETURNING = "returning"
+    DONE = "done"
+    ABORTED = "aborted"
+    ROLLED_BACK = "rolled back"
+    SUPERSEDED = "superseded"
+    OVERRULED = "overruled"
+
+
+OPEN = (Phase.MOVING, Phase.RETURNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One operator on its way from `origin` to `target`; times are seconds since 1970.
+
+    `stepped` is the epoch of its last step, `ended` the first epoch in which it had ended.
+    """
+
+    id: int
+    operator: str
+    origin: Routing
+    target: Routing
+    strategy: Strategy
+    accepted: float
+    deadline: float | None = None
+    on_timeout: OnTimeout = "finish"
+    phase: Phase = Phase.MOVING
+    stepped: int | None = None
+    ended: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase in OPEN
+
+    @property
+    def goal(self) -> Routing:
+        """Where it is moving to now."""
+        return self.origin if self.phase is Phase.RETURNING else self.target
+
+    def begin(self, epoch: int, routing: Routing, now: float) -> tuple[Self, Routing]:
+        """An epoch begins: the migration after its step, and the routing of the epoch."""
+        if not self.is_open:
+            return self, routing
+        strategy = self.strategy
+        late = self.deadline is not None and now >= self.deadline
+        if late and self.phase is Phase.MOVING:
+            if self.on_timeout == "rollback":
+                return replace(self, phase=Phase.RETURNING).begin(epoch, routing, now)
+            strategy = AllAtOnce()
+        waited = None if self.stepped is None else epoch - self.stepped - 1
+        bins = strategy.step(routing, self.goal, waited)
+        stepped = epoch if len(bins) else self.stepped
+        routing = routing.toward(self.goal, bins)
+        if len(left(routing, self.goal)):
+            return replace(self, stepped=stepped), routing
+        end = Phase.ROLLED_BACK if self.phase is Phase.RETURNING else Phase.DONE
+        return replace(self, stepped=stepped, phase=end, ended=epoch), routing
+
+    def abort(self, epoch: int, rollback: bool) -> Self:
+        """Stop after the steps that have begun, or move back what was moved."""
+        if not self.is_open:
+            raise RefusedError(f"migration {self.id} has ended: it is {self.phase}")
+        if not rollback:
+            return replace(self, phase=Phase.ABORTED, ended=epoch)
+        if self.phase is Phase.RETURNING:
+            raise RefusedError(f"migration {self.id} is moving back already")
+        return replace(self, phase=Phase.RETURNING)
+
+    def supersede(self, epoch: int) -> Self:
+        """Another migration takes over from here."""
+        return replace(self, phase=Phase.SUPERSEDED, ended=epoch) if self.is_open else self
+
+    def overrule(self, epoch: int) -> Self:
+        """The query was started with another number of workers or bins."""
+        return replace(self, phase=Phase.OVERRULED, ended=epoch) if self.is_open else self
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "operator": self.operator,
+            "origin": self.origin.to_json(),
+            "target": self.target.to_json(),
+            "strategy": str(self.strategy),
+            "accepted": self.accepted,
+            "deadline": self.deadline,
+            "on_timeout": self.on_timeout,
+            "phase": str(self.phase),
+            "stepped": self.stepped,
+            "ended": self.ended,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(
+            **data
+            | {
+                "origin": Routing.from_json(data["origin"]),
+                "target": Routing.from_json(data["target"]),
+                "strategy": parse(data["strategy"]),
+                "phase": Phase(data["phase"]),
+            }
+        )

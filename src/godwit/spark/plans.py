@@ -1,0 +1,35 @@
+"""What Spark's plan of a streaming DataFrame consists of."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+# Nodes that keep state between micro-batches when their input is a stream; others keep none.
+_STATEFUL = {
+    "Aggregate",
+    "Deduplicate",
+    "DeduplicateWithinWatermark",
+    "Distinct",
+    "FlatMapGroupsInPandasWithState",
+    "FlatMapGroupsWithState",
+    "GlobalLimit",
+    "LocalLimit",
+    "TransformWithState",
+    "TransformWithStateInPySpark",
+}
+
+
+def stateful_node(rows: DataFrame) -> str | None:
+    """The name of a node that keeps state in Spark, if there is one."""
+    return _find(rows._jdf.queryExecution().analyzed())
+
+
+def _find(plan: Any) -> str | None:
+    if not plan.isStreaming():
+        return None
+    children = plan.children()
+    inputs = [children.apply(i) for i in range(children.length())]
+    name: str = plan.nodeName()
+    if name in _STATEFUL or (name == "Join" and all(one.isStreaming() for one in inputs)):
+        return name
+    return next((found for one in inputs if (found := _find(one))), None)

@@ -1,0 +1,97 @@
+"""Every strategy ends at the target, and moves each bin once; matched is a maximum matching."""
+
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from godwit.errors import ConfigError
+from godwit.model.routing import Move, Routing
+from godwit.strategies import Strategy, all_at_once, batched, fluid, matched, parse, steps
+
+STRATEGIES: list[Strategy] = [
+    all_at_once(),
+    fluid(),
+    batched(1),
+    batched(3),
+    matched(),
+    matched(gap=2),
+]
+
+
+@st.composite
+def routings(draw: st.DrawFn, bins: int) -> Routing:
+    workers = draw(st.integers(1, 5))
+    owners = draw(st.lists(st.integers(0, workers - 1), min_size=bins, max_size=bins))
+    return Routing(np.array(owners), workers)
+
+
+PLANS = st.sampled_from([1, 2, 4, 16]).flatmap(lambda n: st.tuples(routings(n), routings(n)))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@given(plan=PLANS)
+def test_the_last_step_ends_at_the_target(
+    strategy: Strategy, plan: tuple[Routing, Routing]
+) -> None:
+    routing, target = plan
+    owners = routing.owners.copy()
+    moved = Counter[int]()
+    for step in steps(strategy, routing, target):
+        for move in step:
+            assert move == Move(move.bin, owners[move.bin], target.owners[move.bin])
+            owners[move.bin] = move.target
+            moved[move.bin] += 1
+    assert owners.tolist() == target.owners.tolist()
+    assert moved == Counter(move.bin for move in routing.moves_to(target))
+
+
+def test_two_bins_of_one_worker_to_two_workers() -> None:
+    routing, target = Routing(np.array([0, 0]), 3), Routing(np.array([1, 2]), 3)
+    for strategy in STRATEGIES:
+        assert sum(len(step) for step in steps(strategy, routing, target)) == 2
+
+
+@given(plan=PLANS)
+def test_a_matched_step_is_a_maximum_matching(plan: tuple[Routing, Routing]) -> None:
+    routing, target = plan
+    moves = list(routing.moves_to(target))
+    chosen = [move for move in moves if move.bin in set(matched().step(*plan, None).tolist())]
+    assert len({move.source for move in chosen}) == len(chosen)
+    assert len({move.target for move in chosen}) == len(chosen)
+    edges = {(move.source, move.target) for move in moves}
+    largest = max(
+        sum(pair in edges for pair in enumerate(places)) for places in permutations(range(5))
+    )
+    assert len(chosen) == largest
+
+
+def test_steps_are_as_large_as_they_say() -> None:
+    routing, target = Routing.even(16, 1), Routing.even(16, 4)
+    assert [len(step) for step in steps(all_at_once(), routing, target)] == [12]
+    assert [len(step) for step in steps(fluid(), routing, target)] == [1] * 12
+    assert [len(step) for step in steps(batched(5), routing, target)] == [5, 5, 2]
+    assert [len(step) for step in steps(matched(), routing, target)] == [1] * 12
+    assert [len(step) for step in steps(matched(), target, target)] == []
+    turned = Routing((target.owners + 1) % 4, 4)
+    assert [len(step) for step in steps(matched(gap=2), target, turned)] == [4, 0, 0] * 3 + [4]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+def test_names_are_parsed(strategy: Strategy) -> None:
+    assert parse(str(strategy)) == strategy
+
+
+@pytest.mark.parametrize("text", ["", "quick", "batched", "batched:x", "fluid:2", "batched:1:2"])
+def test_other_names_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="use all-at-once, fluid, batched:BINS or matched"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["batched:0", "matched:-1"])
+def test_senseless_numbers_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse(text)
