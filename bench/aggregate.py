@@ -54,7 +54,7 @@ def run(bench: Bench) -> None:
             peers = [_best(bench, case, provider, grid, tried) for provider in PROVIDERS]
             epochs = {one.name: EPOCHS for one in ours}
             epochs |= {peer.name: PEER_EPOCHS for peer in peers}
-            turns = take_turns([*ours, *peers], bench.repetitions, epochs)
+            turns = take_turns([*ours, *peers], bench.repetitions, epochs, warm_up=1)
             found = {name: summary(turn) for name, turn in turns.items()}
             over = {
                 one.name: {peer.name: ratios(turns[one.name], turns[peer.name]) for peer in peers}

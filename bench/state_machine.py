@@ -23,7 +23,7 @@ from bench.report import Report, ratios, show, summary, table
 OPERATOR = "counter"
 OUTPUT = "k long, n long"
 EPOCHS = 10
-PEER_EPOCHS = 3
+PEER_EPOCHS = 2
 
 
 def run(bench: Bench) -> None:
@@ -39,12 +39,12 @@ def run(bench: Bench) -> None:
         grid_of = [_peer(bench, name, transform, keys, size) for size in grid]
         rates = {}
         for peer in grid_of:
-            rates[peer.name] = peer.turn(PEER_EPOCHS).rate
+            rates[peer.name] = peer.turn(PEER_EPOCHS, warm_up=1).rate
             say(f"    tried {peer.name}: {rates[peer.name]:,.0f} records/s")
         peers.append(max(grid_of, key=lambda peer: rates[peer.name]))
         tried |= rates
     epochs = {ours.name: EPOCHS} | {peer.name: PEER_EPOCHS for peer in peers}
-    turns = take_turns([ours, *peers], bench.repetitions, epochs)
+    turns = take_turns([ours, *peers], bench.repetitions, epochs, warm_up=1)
     found = {name: summary(turn) for name, turn in turns.items()}
     over = {peer.name: ratios(turns[ours.name], turns[peer.name]) for peer in peers}
     parts = breakdown(bench.spark, turns[ours.name], ours.checkpoint, OPERATOR)

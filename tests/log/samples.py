@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from godwit.log import Intent, Journal, Manifest
-from godwit.model.routing import Routing
+from godwit.model.requests import Schedule, Updates
+from godwit.model.routing import Routing, Update
 
 QUERY = "364c1b9d-b515-4fab-918b-d5d838f9efd6"
 EVEN = Routing.even(bins=8, workers=2)
@@ -60,3 +61,9 @@ def spark_log(root: Path, offsets: int, commits: int, first: int = 0) -> Path:
             (spark / log / f".{epoch}.crc").write_bytes(b"crc")
     (spark / "metadata").write_text(f'{{"id":"{QUERY}"}}')
     return spark
+
+
+def schedule_of(first: int, *epochs: int, workers: int | None = None) -> Schedule:
+    """A request from epoch `first` on that moves bin 0 of 8 to worker 1 at each of `epochs`."""
+    updates = Updates.of([Update(epoch, 0, 1) for epoch in epochs])
+    return Schedule(0, "counts", first, updates, 8, workers)

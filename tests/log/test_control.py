@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
-from godwit.log import Control, Files, History, Request, Updates
-from godwit.model.routing import Update
-from tests.log.samples import journal_at
+from godwit.log import Control, Files, History
+from godwit.model.requests import Abort, Migrate, Request, Schedule, Updates
+from godwit.model.routing import Routing, Update
+from tests.log.samples import journal_at, schedule_of
 
 SMALL = st.integers(0, 5)
 UPDATES = st.lists(st.builds(Update, epoch=SMALL, bin=SMALL, worker=SMALL))
@@ -38,8 +40,8 @@ def test_updates_come_back_from_json(given: list[Update]) -> None:
 
 def test_requests_are_numbered_in_order_and_found_by_other_processes(tmp_path: Path) -> None:
     control = journal_at(tmp_path).control
-    first = control.add("counts", 3, Updates.of([Update(3, 0, 1), Update(5, 1, 1)]), 8, workers=2)
-    second = control.add("counts", 4, Updates.of([]), 8, workers=3)
+    first = control.add(schedule_of(3, 3, 5, workers=2))
+    second = control.add(schedule_of(4, workers=3))
     assert (first.id, first.last, second.id, second.last) == (1, 5, 2, 4)
     found = History.inspect(tmp_path).control
     assert found.requests() == [first, second]
@@ -50,7 +52,7 @@ def test_concurrent_requests_are_all_accepted(tmp_path: Path) -> None:
     journal_at(tmp_path)
 
     def add(epoch: int) -> Request:
-        return History.inspect(tmp_path).control.add("counts", epoch, Updates.of([]), 8, workers=1)
+        return History.inspect(tmp_path).control.add(schedule_of(epoch, workers=1))
 
     with ThreadPoolExecutor(8) as pool:
         added = list(pool.map(add, range(32)))
@@ -65,12 +67,32 @@ def test_a_million_updates_are_stored_compactly(tmp_path: Path) -> None:
     updates = Updates(np.full(len(bins), 9), bins, workers)
     (tmp_path / "control").mkdir()
     control = Control(Files(tmp_path, durable=False))
-    control.add("counts", 9, updates, 1 << 20, workers=64)
+    control.add(Schedule(0, "counts", 9, updates, 1 << 20, workers=64))
     assert (tmp_path / "control" / "1.json").stat().st_size < 5_000_000
     (found,) = control.requests()
+    assert isinstance(found, Schedule)
     assert found.updates == updates
 
 
-def test_an_update_before_its_request_is_refused(tmp_path: Path) -> None:
+def test_an_update_before_its_request_is_refused() -> None:
     with pytest.raises(RefusedError, match="update for epoch 3 in a request from epoch 4"):
-        journal_at(tmp_path).control.add("counts", 4, Updates.of([Update(3, 0, 1)]), 8)
+        schedule_of(4, 3)
+
+
+def test_other_kinds_of_requests_come_back_as_they_were(tmp_path: Path) -> None:
+    control = journal_at(tmp_path).control
+    migrate = Migrate(
+        0, "counts", Routing.even(8, 2), Routing.even(8, 3), "fluid", 1.5, 9.5, "rollback", True
+    )
+    first, second = control.add(migrate), control.add(Abort(0, "counts", 1, rollback=True))
+    assert (first.id, second.id) == (1, 2)
+    assert History.inspect(tmp_path).control.requests() == [first, second]
+    assert [control.last(number) for number in control.ids()] == [None, None]
+
+
+def test_a_claim_fails_when_another_was_first(tmp_path: Path) -> None:
+    control, other = journal_at(tmp_path).control, History.inspect(tmp_path).control
+    with patch.object(control, "ids", return_value=[]):
+        other.add(schedule_of(1, 1))
+        with pytest.raises(FileExistsError):
+            control.claim(schedule_of(1, 1))

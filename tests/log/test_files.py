@@ -58,6 +58,12 @@ def test_locations_that_name_no_local_path_are_refused(text: str) -> None:
         Location.parse(text)
 
 
+@pytest.mark.parametrize("text", ["/data/run[1]", "/data/*/x", "/a/{b}", "file:///a%5B1", "/a?"])
+def test_patterns_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
+        Location.parse(text)
+
+
 def test_the_second_create_fails_and_changes_nothing(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.create("one.json", b"first")

@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 
 from godwit import faults
 from godwit.errors import CheckpointError, DamagedFileError
-from godwit.log import History, Journal, Updates
+from godwit.log import History, Journal
 from godwit.log.records import FORMAT
-from godwit.model.routing import Routing, Update
-from tests.log.samples import EVEN, files_below, intent_of, journal_at, manifest_of, run
+from godwit.model.requests import Migrate
+from godwit.model.routing import Routing
+from tests.log.samples import (
+    EVEN,
+    files_below,
+    intent_of,
+    journal_at,
+    manifest_of,
+    run,
+    schedule_of,
+)
 
 OTHER = EVEN.assign({0: 1})
 
@@ -147,7 +156,7 @@ def test_pruning_keeps_the_newest_manifest_an_open_epoch_and_open_requests(tmp_p
     journal.begin(intent_of(3, {"counts": OTHER}))
     add = journal.control.add
     done, open, mixed, newest = (
-        add("counts", epoch, Updates.of([Update(e, 0, 1) for e in epochs]), 8).id
+        add(schedule_of(epoch, *epochs)).id
         for epoch, epochs in [(1, [1]), (9, [9]), (1, [1, 9]), (1, [1])]
     )
     assert (done, newest) == (1, 4)
@@ -155,6 +164,23 @@ def test_pruning_keeps_the_newest_manifest_an_open_epoch_and_open_requests(tmp_p
     assert journal.epochs() == [2]
     assert journal.intents() == [0, 2, 3]  # 2 refers to 0
     assert journal.control.ids() == [open, mixed, newest]
+
+
+def test_pruning_keeps_requests_that_intents_are_about(tmp_path: Path) -> None:
+    journal = journal_at(tmp_path)
+    run(journal, 0)
+    target = Migrate(0, "counts", EVEN, OTHER, "fluid", 0.0)
+    ids = [journal.control.add(target).id for _ in range(5)]
+    migrations = {"counts": {"open": {"id": 2}, "past": []}}
+    for epoch in (1, 2):
+        journal.begin(replace(intent_of(epoch), control=3, migrations=migrations))
+        journal.publish(manifest_of(epoch))
+    journal.prune(1)
+    assert journal.control.ids() == [2, 4, 5]
+    journal.begin(replace(intent_of(3), control=4))
+    journal.publish(manifest_of(3))
+    journal.prune(3)
+    assert journal.control.ids() == ids[4:]
 
 
 def _damage(path: Path, data: st.DataObject) -> None:
@@ -182,7 +208,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("damage")
     journal = journal_at(root)
     run(journal, 0, 1)
-    journal.control.add("counts", 2, Updates.of([Update(2, 0, 1)]), 8, workers=3)
+    journal.control.add(schedule_of(2, 2, workers=3))
     _read_everything(root)
     return root
 

@@ -5,9 +5,15 @@ from pathlib import Path
 import pytest
 
 from godwit.errors import CheckpointError, FencedError
-from godwit.log import History, Journal, Updates, agree, offsets_digest, restore
-from godwit.model.routing import Update
-from tests.log.samples import files_below, intent_of, journal_at, manifest_of, spark_log
+from godwit.log import History, Journal, agree, offsets_digest, restore
+from tests.log.samples import (
+    files_below,
+    intent_of,
+    journal_at,
+    manifest_of,
+    schedule_of,
+    spark_log,
+)
 
 
 def _checkpoint(root: Path, last: int = 4, retained: int = 4) -> Journal:
@@ -21,7 +27,7 @@ def _checkpoint(root: Path, last: int = 4, retained: int = 4) -> Journal:
     journal.begin(intent_of(last + 1, offsets=offsets_digest(spark, last + 1) or ""))
     journal.prune(last + 1 - retained)
     for epochs in ([1], [1, 9], [9]):
-        journal.control.add("counts", epochs[0], Updates.of([Update(e, 0, 1) for e in epochs]), 8)
+        journal.control.add(schedule_of(epochs[0], *epochs))
     return journal
 
 
@@ -51,7 +57,7 @@ def test_the_query_goes_on_with_new_epochs_and_new_request_ids(tmp_path: Path) -
     journal = journal_at(tmp_path)
     journal.begin(intent_of(3, offsets="new"))
     assert journal.publish(manifest_of(3, offsets="new")).generation == 3
-    assert journal.control.add("counts", 9, Updates.of([]), 8).id == 4
+    assert journal.control.add(schedule_of(9)).id == 4
 
 
 def test_the_last_epoch_can_be_restored_to_drop_the_one_in_flight(tmp_path: Path) -> None:

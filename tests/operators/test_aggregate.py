@@ -246,6 +246,7 @@ def test_describes_itself_and_pickles() -> None:
     assert operator.describe() == {
         "kind": "aggregate",
         "key": "`k` string",
+        "output": "`k` string, `n` bigint, `m` double",
         "tables": {
             "value": {"sub": "", "value": "`n` bigint, `m_sum` decimal(38,0), `m_count` bigint"}
         },

@@ -536,6 +536,7 @@ def test_describes_itself_and_pickles() -> None:
     assert operator.describe() == {
         "kind": "state_machine",
         "key": "`k` string",
+        "output": "`k` string, `n` bigint",
         "tables": {
             "one": {"sub": "", "value": "`n` bigint"},
             "many": {"sub": "`_pos` bigint", "value": "`x` bigint"},

@@ -1,5 +1,6 @@
 """The table of a migration's life: each event in each phase."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
+from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
-from godwit.protocol.migration import OPEN, Migration, Phase
+from godwit.protocol.migration import OPEN, Ended, Migration, Phase
 from godwit.strategies import all_at_once, batched, fluid, matched
 
 ORIGIN, TARGET = Routing.even(8, 2), Routing.even(8, 4)
@@ -109,10 +111,20 @@ def test_nothing_happens_after_the_end(phase: Phase) -> None:
             ended.abort(7, rollback)
 
 
-@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("phase", OPEN)
 def test_json(phase: Phase) -> None:
-    one = migration(phase=phase, stepped=3, on_timeout="rollback", strategy=matched(gap=2))
-    assert Migration.from_json(one.to_json()) == one
+    request = Migrate(
+        7, "counts", ORIGIN, TARGET, "matched:2", 100.0, deadline=200.0, on_timeout="rollback"
+    )
+    one = replace(Migration.of(request), phase=phase, stepped=3)
+    assert Migration.from_json(one.to_json(), request) == one
+
+
+@pytest.mark.parametrize("phase", ENDS)
+def test_summary(phase: Phase) -> None:
+    ended = migration(phase=phase, ended=6).summary()
+    assert ended == Ended(7, "counts", "batched:4", (2, 4), 6, 100.0, phase, 6)
+    assert Ended.from_json(json.loads(json.dumps(ended.to_json()))) == ended
 
 
 OWNERS = st.lists(st.integers(0, 3), min_size=8, max_size=8).map(lambda o: Routing(np.array(o), 4))

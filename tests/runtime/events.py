@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from godwit import faults
 from godwit.model.routing import Routing
 from godwit.state import tree
+from godwit.strategies import Strategy, all_at_once, batched, fluid, matched
 from tests.runtime.death import CHANGE
 from tests.runtime.workloads import Row, Workload
 
@@ -22,14 +23,23 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Ask for a routing; the pattern is repeated over the bins that there are."""
+    """Ask for a migration; the pattern is repeated over the bins that there are."""
 
     workers: int
     pattern: tuple[int, ...]
+    strategy: Strategy
+    supersede: bool
 
     def target(self, bins: int) -> Routing:
         owners = np.resize(np.array(self.pattern, np.int32), bins)
         return Routing(owners % self.workers, self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Ask for the end of the newest migration, if there is one."""
+
+    rollback: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class Restore:
     index: int
 
 
-Event = Feed | Migrate | Schedule | Restart | Kill | Restore
+Event = Feed | Migrate | Abort | Schedule | Restart | Kill | Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +119,11 @@ def _kills() -> st.SearchStrategy[Kill]:
     return named | anywhere
 
 
-def _requests() -> st.SearchStrategy[Migrate | Schedule]:
+def _requests() -> st.SearchStrategy[Migrate | Abort | Schedule]:
     patterns = st.lists(WORKERS, min_size=1, max_size=5).map(tuple)
     places = st.sampled_from([0, 1, 3, 63, 64, -1])
     updates = st.tuples(st.sampled_from([0, 1, 2, 3, -1]), places, st.sampled_from([0, 1, 2, -1]))
     schedules = st.builds(Schedule, st.lists(updates, max_size=3).map(tuple), st.none() | WORKERS)
-    return st.builds(Migrate, WORKERS, patterns) | schedules
+    strategies = st.sampled_from([all_at_once(), fluid(), batched(3), matched(), matched(gap=1)])
+    migrations = st.builds(Migrate, WORKERS, patterns, strategies, st.booleans())
+    return migrations | schedules | st.builds(Abort, st.booleans())

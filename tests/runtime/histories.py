@@ -23,8 +23,18 @@ from godwit.runtime.verify import verify
 from godwit.state import tree
 from godwit.testing import Simulation
 from tests.runtime.death import Death, Reaper
-from tests.runtime.events import Event, Feed, Kill, Migrate, Restart, Restore, Schedule, Story
-from tests.runtime.routes import Routes, Wish
+from tests.runtime.events import (
+    Abort,
+    Event,
+    Feed,
+    Kill,
+    Migrate,
+    Restart,
+    Restore,
+    Schedule,
+    Story,
+)
+from tests.runtime.routes import Asked, Routes, Stop, Trip, Wish
 from tests.runtime.workloads import Row, Workload, in_order, tabulate
 
 Hasher = Callable[[pa.Table], Hashes]
@@ -77,11 +87,18 @@ class _Play:
                 state = {name: in_order(table) for name, table in self._model.state().items()}
                 self._expected.append((outputs, state))
                 self._run(lambda: self._sim.feed(rows))
-            case Migrate():
+            case Migrate(strategy=strategy, supersede=supersede):
                 target = event.target(self._routes.now.bins)
-                owners = {self._routes.begun + 1: dict(enumerate(target.owners.tolist()))}
-                wish = Wish(owners, target.bins, target.workers)
-                self._ask(wish, lambda: self._sim.migrate(target))
+                trip = Trip(self._routes.now, target, strategy, supersede)
+                options = {"strategy": strategy, "supersede": supersede}
+                self._ask(trip, lambda: self._sim.migrate(target, **options))
+            case Abort(rollback):
+                newest = max(self._history.control.ids(), default=0)
+                open = self._sim.driver.course(self._name).migration
+                self._ask(
+                    Stop(rollback),
+                    lambda: self._sim.abort(open.id if open else newest, rollback=rollback),
+                )
             case Schedule():
                 updates = self._updates(event)
                 wish = Wish({}, self._routes.now.bins, event.workers)
@@ -150,7 +167,7 @@ class _Play:
         self._restart(Restart())
         self._run(self._sim.resume)
 
-    def _ask(self, wish: Wish, request: Callable[[], None]) -> None:
+    def _ask(self, asked: Asked, request: Callable[[], object]) -> None:
         """Ask for something: a refused request changes nothing, an accepted one is durable."""
         before = self._control()
         refused: list[RefusedError] = []
@@ -167,13 +184,13 @@ class _Play:
         self.seen["requests accepted"] += accepted
         self.seen["requests refused"] += bool(refused)
         if refused:
-            assert not self._routes.is_possible(wish)
+            assert not self._routes.is_possible(asked)
             assert after == before
         elif restart is None:
             assert accepted
         if accepted:
-            assert self._routes.is_possible(wish)
-            self._routes.add(wish)
+            assert self._routes.is_possible(asked)
+            self._routes.add(asked)
         if restart is not None:
             self._restart(restart)
             self._run(self._sim.resume)
@@ -206,7 +223,7 @@ class _Play:
         intent = self._history.intent(epoch)
         assert intent is not None
         routing = intent.routings[self._name]
-        assert routing == self._routes.by_epoch[epoch]
+        assert routing == self._routes.of(epoch)
         for table, expected in self._expected[epoch][1].items():
             rows = self._sim.state(table, epoch)
             assert tabulate(rows) == expected

@@ -1,15 +1,16 @@
 """Routing over epochs in plain Python: what requests and restarts should do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from godwit.model.routing import Routing
+from godwit.strategies import Strategy
 
 
 class ImpossibleError(Exception):
-    """There is no such bin or worker, or a worker would be retired that owns a bin."""
+    """What is asked for cannot be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,58 +22,133 @@ class Wish:
     workers: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A migration; `back` says that it moves back to where it came from."""
+
+    origin: Routing
+    target: Routing
+    strategy: Strategy
+    supersede: bool = False
+    back: bool = False
+    stepped: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of the open migration."""
+
+    rollback: bool
+
+
+Asked = Wish | Trip | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is decided in an epoch: its routing, and what is to come."""
+
+    routing: Routing
+    wishes: tuple[Wish, ...] = ()
+    trip: Trip | None = None
+
+    def ask(self, asked: Asked, begun: int) -> "Plan":
+        match asked:
+            case Wish():
+                if self.trip or not asked.owners or min(asked.owners) <= begun:
+                    raise ImpossibleError
+                if asked.bins != self.routing.bins:
+                    raise ImpossibleError
+                routing, wishes = self.routing, (*self.wishes, asked)
+                for epoch in range(begun + 1, max(max(wish.owners) for wish in wishes) + 1):
+                    routing = _granted(wishes, routing, epoch)
+                return replace(self, wishes=wishes)
+            case Trip():
+                busy = self.wishes or (self.trip and not asked.supersede)
+                if busy or asked.target.bins != self.routing.bins or asked.origin != self.routing:
+                    raise ImpossibleError
+                return replace(self, trip=asked)
+            case Stop():
+                if self.trip is None or (asked.rollback and self.trip.back):
+                    raise ImpossibleError
+                return replace(self, trip=replace(self.trip, back=True) if asked.rollback else None)
+
+    def begin(self, epoch: int) -> "Plan":
+        routing = _granted(self.wishes, self.routing, epoch)
+        wishes = tuple(wish for wish in self.wishes if max(wish.owners) > epoch)
+        trip = self.trip
+        if trip is None:
+            return Plan(routing, wishes)
+        goal = trip.origin if trip.back else trip.target
+        waited = None if trip.stepped is None else epoch - trip.stepped - 1
+        owners = routing.owners.tolist()
+        for bin in (bins := trip.strategy.step(routing, goal, waited).tolist()):
+            owners[bin] = int(goal.owners[bin])
+        routing = Routing(np.array(owners), max(goal.workers, max(owners) + 1))
+        over = owners == goal.owners.tolist()
+        stepped = epoch if bins else trip.stepped
+        return Plan(routing, wishes, None if over else replace(trip, stepped=stepped))
+
+
 class Routes:
-    """The routings of all epochs up to `begun`, and what is wished for those to come."""
+    """What was decided in all epochs up to `begun`, and what was asked for since."""
 
     def __init__(self, workers: int, bins: int) -> None:
         self.begun = -1
-        self.now = even(bins, workers)
-        self.by_epoch: dict[int, Routing] = {}
-        self._wishes: list[Wish] = []
+        self._plan = Plan(even(bins, workers))
+        self._plans: dict[int, Plan] = {}
+        self._asked: list[Asked] = []
+
+    @property
+    def now(self) -> Routing:
+        return self._plan.routing
+
+    def of(self, epoch: int) -> Routing:
+        return self._plans[epoch].routing
 
     def begin(self, epoch: int) -> None:
-        self.now = self.by_epoch[epoch] = _granted(self._wishes, self.now, epoch)
-        self.begun = epoch
+        self._plan = self._plans[epoch] = self._plan.begin(epoch)
+        self.begun, self._asked = epoch, []
 
-    def is_possible(self, wish: Wish) -> bool:
-        """Whether it is for epochs to come, and they can have it with all that was wished."""
-        if not wish.owners or min(wish.owners) <= self.begun:
-            return False
-        return self._are_possible([*self._wishes, wish])
-
-    def add(self, wish: Wish) -> None:
-        self._wishes.append(wish)
-
-    def restart(self, workers: int | None, bins: int | None) -> None:
-        """Other bins or workers than those of the last epoch make a routing without wishes.
-
-        Before the first epoch both are given, and wishes stay if they are possible.
-        """
-        before = self.by_epoch.get(self.begun) or even(bins or 0, workers or 0)
-        self.now = before
-        if bins is not None and bins != before.bins:
-            first_parts = np.arange(bins) * before.bins // bins
-            self.now = Routing(before.owners[first_parts], before.workers)
-        if workers is not None and workers != before.workers:
-            self.now = even(self.now.bins, workers)
-        self._wishes = [wish for wish in self._wishes if wish.bins == self.now.bins]
-        if self.now != before or not self._are_possible(self._wishes):
-            self._wishes = []
-
-    def restore(self, epoch: int) -> None:
-        """Later epochs have not begun; nor was anything wished for them."""
-        self.begun, self.now, self._wishes = epoch, self.by_epoch[epoch], []
-        self.by_epoch = {e: routing for e, routing in self.by_epoch.items() if e <= epoch}
-
-    def _are_possible(self, wishes: Sequence[Wish]) -> bool:
-        last = max((max(wish.owners) for wish in wishes), default=self.begun)
-        routing = self.now
+    def is_possible(self, asked: Asked) -> bool:
         try:
-            for epoch in range(self.begun + 1, last + 1):
-                routing = _granted(wishes, routing, epoch)
+            self._plan.ask(asked, self.begun)
         except ImpossibleError:
             return False
         return True
+
+    def add(self, asked: Asked) -> None:
+        self._plan = self._plan.ask(asked, self.begun)
+        self._asked.append(asked)
+
+    def restart(self, workers: int | None, bins: int | None) -> None:
+        """Other bins or workers than those of the last epoch overrule what was asked for: wishes
+        for good, migrations as soon as an epoch has begun with it.
+
+        Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
+        both are given.
+        """
+        decided = self._plans.get(self.begun) or Plan(even(bins or 0, workers or 0))
+        routing = decided.routing
+        if bins is not None and bins != routing.bins:
+            first_parts = np.arange(bins) * routing.bins // bins
+            routing = Routing(routing.owners[first_parts], routing.workers)
+        if workers is not None and workers != routing.workers:
+            routing = even(routing.bins, workers)
+        if routing != decided.routing:
+            self._plan, self._plans[self.begun] = Plan(routing), replace(decided, wishes=())
+            self._asked = [one for one in self._asked if not isinstance(one, Wish)]
+            return
+        asked, self._plan, self._asked = self._asked, decided, []
+        for one in asked:
+            if self.is_possible(one):
+                self.add(one)
+
+    def restore(self, epoch: int) -> None:
+        """Later epochs have not begun; nor was anything wished for them."""
+        self.begun, self._asked = epoch, []
+        self._plan = self._plans[epoch] = replace(self._plans[epoch], wishes=())
+        self._plans = {e: plan for e, plan in self._plans.items() if e <= epoch}
 
 
 def even(bins: int, workers: int) -> Routing:

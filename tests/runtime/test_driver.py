@@ -22,6 +22,7 @@ from godwit.log.records import encode
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators import Aggregate, StateMachine, count
+from godwit.runtime import garbage
 from godwit.runtime.driver import Driver
 from tests.runtime.death import death_at
 from tests.runtime.samples import (
@@ -164,6 +165,20 @@ def test_an_epoch_needs_exactly_one_receipt_a_worker(tmp_path: Path, workers: li
     with pytest.raises(CheckpointError, match="instead of 0 to 1; not published"):
         driver.commit(intent, {"counts": [work.run(worker, []) for worker in workers]})
     assert History(tmp_path).epochs() == []
+
+
+def test_what_losing_attempts_leave_behind_is_swept_up(tmp_path: Path) -> None:
+    sim = simulate(tmp_path)
+    with patch.object(garbage, "SWEEP_EPOCHS", 3):
+        for epoch in range(4):
+            for name in (f"e{epoch}-w0-delta-lost.arrow", f".{epoch}.tmp"):
+                (tmp_path / "godwit" / "state" / "counts" / "value" / name).touch()
+            (tmp_path / "godwit" / "outputs" / "counts" / "e9-w0-output-later.parquet").touch()
+            sim.feed(words("a"))
+    left = {path.name for path in (tmp_path / "godwit").rglob("*lost*")}
+    assert left == set()
+    assert [path.name for path in (tmp_path / "godwit").rglob("*later*")]
+    assert counts(sim) == {"a": 4}
 
 
 def test_waiting_for_an_epoch(tmp_path: Path) -> None:

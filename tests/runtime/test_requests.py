@@ -1,15 +1,19 @@
 """Control requests: what the driver refuses, and what becomes of those that it accepts."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-import numpy as np
 import pytest
 
 from godwit.errors import FencedError, RefusedError
+from godwit.log import History, restore
+from godwit.model.requests import Abort, Migrate
 from godwit.model.routing import Routing, Update
 from godwit.runtime.driver import Driver
+from godwit.strategies import batched, fluid
 from tests.runtime.samples import begin, content, drive, idle, publish
 
 
@@ -113,16 +117,16 @@ def test_a_schedule_takes_effect_epoch_by_epoch(tmp_path: Path) -> None:
     ]
 
 
-def test_accepted_requests_survive_a_restart(tmp_path: Path) -> None:
+def test_accepted_updates_survive_a_restart(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     driver.schedule("counts", [Update(0, 0, 1), Update(2, 1, 1)])
-    driver.migrate("counts", Routing(np.array([3, 2, 1, 0]), 4))
+    driver.schedule("counts", [Update(1, 2, 2)], workers=3)
     publish(driver, 0)
     driver = drive(tmp_path)
     publish(driver, 1)
-    assert owners(driver) == [3, 2, 1, 0]
+    assert owners(driver) == [1, 0, 2, 1]
     driver = drive(tmp_path)
-    assert begin(driver, 2).routings["counts"].owners.tolist() == [3, 1, 1, 0]
+    assert begin(driver, 2).routings["counts"].owners.tolist() == [1, 1, 2, 1]
 
 
 @pytest.mark.parametrize("restart", [{"workers": 3}, {"bins": 8}])
@@ -162,3 +166,146 @@ def test_a_driver_that_was_taken_over_accepts_nothing(tmp_path: Path) -> None:
         old.schedule("counts", [Update(0, 0, 1)])
     assert content(tmp_path) == before
     assert begin(new, 0).routings["counts"] == Routing.even(4, 2)
+
+
+# -- migrations ------------------------------------------------------------------------------------
+
+THREE = Routing.even(4, 3)
+
+
+def test_a_migration_goes_on_after_restarts(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=1, bins=4)
+    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    found = []
+    for epoch in range(4):
+        publish(driver, epoch)
+        found.append((owners(driver), driver.routing("counts").workers))
+        driver = drive(tmp_path)
+    assert THREE.owners.tolist() == [0, 0, 1, 2]
+    assert found == [([0, 0, 1, 0], 3), ([0, 0, 1, 2], 3), ([0, 0, 1, 2], 3), ([0, 0, 1, 2], 3)]
+    assert driver.outcome("counts", id) == "done"
+
+
+def test_a_migration_is_open_until_its_last_epoch_is_published(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    id = driver.migrate("counts", THREE).id
+    assert driver.outcome("counts", id) is None
+    intent = begin(driver, 0)
+    assert driver.outcome("counts", id) is None
+    driver.commit(intent, idle(driver, intent))
+    assert driver.outcome("counts", id) == "done"
+
+
+def test_one_migration_at_a_time(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=1, bins=4)
+    first = driver.migrate("counts", THREE, strategy=fluid()).id
+    publish(driver, 0)
+    before = content(tmp_path)
+    with pytest.raises(RefusedError, match=f"migration {first} of operator 'counts' is open; wait"):
+        driver.migrate("counts", Routing.even(4, 2))
+    with pytest.raises(RefusedError, match=f"migration {first} of operator 'counts' is open"):
+        driver.schedule("counts", [Update(3, 0, 0)])
+    assert content(tmp_path) == before
+    second = driver.migrate("counts", Routing.even(4, 2), supersede=True).id
+    publish(driver, 1)
+    assert driver.routing("counts") == Routing.even(4, 2)
+    assert (driver.outcome("counts", first), driver.outcome("counts", second)) == (
+        "superseded",
+        "done",
+    )
+
+
+def test_scheduled_updates_come_first(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    driver.schedule("counts", [Update(1, 0, 1)])
+    with pytest.raises(RefusedError, match="are scheduled up to epoch 1; migrate when"):
+        driver.migrate("counts", THREE, supersede=True)
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+def test_abort(tmp_path: Path, rollback: bool) -> None:
+    driver = drive(tmp_path, workers=1, bins=4)
+    id = driver.migrate("counts", THREE, strategy=batched(1)).id
+    publish(driver, 0)
+    half = driver.routing("counts")
+    driver.abort("counts", id, rollback=rollback)
+    assert driver.outcome("counts", id) == (None if rollback else "aborted")
+    driver = drive(tmp_path)
+    publish(driver, 1)
+    assert driver.routing("counts") == (Routing.even(4, 1) if rollback else half)
+    assert driver.outcome("counts", id) == ("rolled back" if rollback else "aborted")
+    with pytest.raises(RefusedError, match="only an open one can be aborted"):
+        driver.abort("counts", id)
+
+
+def test_a_deadline_is_kept_over_a_restart(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=1, bins=4)
+    id = driver.migrate("counts", THREE, strategy=fluid(), deadline=60).id
+    publish(driver, 0)
+    driver = drive(tmp_path)
+    with patch.object(time, "time", return_value=time.time() + 61):
+        publish(driver, 1)
+    assert driver.routing("counts") == THREE
+    assert driver.outcome("counts", id) == "done"
+
+
+@pytest.mark.parametrize("restart", [{"workers": 2}, {"bins": 8}])
+def test_other_workers_or_bins_overrule_a_migration(
+    tmp_path: Path, restart: dict[str, int]
+) -> None:
+    driver = drive(tmp_path, workers=1, bins=4)
+    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    publish(driver, 0)
+    driver = drive(tmp_path, **restart)
+    publish(driver, 1)
+    driver = drive(tmp_path)
+    assert driver.outcome("counts", id) == "overruled"
+    assert driver.course("counts").migration is None
+
+
+def test_another_process_asks_through_the_checkpoint(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    publish(driver, 0)
+    control = History.inspect(tmp_path).control
+    now = driver.routing("counts")
+    asked = control.add(Migrate(0, "counts", now, THREE, "all-at-once", time.time()))
+    stale = control.add(Migrate(0, "counts", THREE, now, "fluid", time.time()))
+    unknown = control.add(Abort(0, "sums", asked.id))
+    intent = begin(driver, 1)
+    assert intent.routings["counts"] == THREE
+    assert intent.control == unknown.id
+    assert set(intent.refused) == {str(stale.id), str(unknown.id)}
+    assert "is open" in intent.refused[str(stale.id)]
+    assert "unknown operator 'sums'" in intent.refused[str(unknown.id)]
+    driver.commit(intent, idle(driver, intent))
+    control.add(Migrate(0, "counts", now, THREE, "all-at-once", time.time()))
+    again = begin(driver, 2)
+    assert list(again.refused.values()) == [
+        "the plan was made for another routing than operator 'counts' has now; plan again"
+    ]
+
+
+def test_the_handle_takes_in_what_others_asked_before_it(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    now = driver.routing("counts")
+    other = Migrate(0, "counts", now, THREE, "all-at-once", time.time())
+    asked = History.inspect(tmp_path).control.add(other)
+    with pytest.raises(RefusedError, match=f"migration {asked.id} of operator 'counts' is open"):
+        driver.migrate("counts", now)
+
+
+def test_a_rollback_of_the_checkpoint_takes_a_migration_back(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=1, bins=4)
+    publish(driver, 0)
+    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    publish(driver, 1)
+    publish(driver, 2)
+    restore(tmp_path, 1, durable=False)
+    driver = drive(tmp_path)
+    migration = driver.course("counts").migration
+    assert migration is not None
+    assert (migration.id, owners(driver).count(0)) == (id, 3)
+    restore(tmp_path, 0, durable=False)
+    driver = drive(tmp_path)
+    assert not driver.course("counts").is_open
+    assert driver.migrate("counts", THREE).id > id

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import godwit.operators as ops
-from godwit.errors import IncompatibleError
+from godwit.errors import IncompatibleError, OperatorError
 from godwit.operators import Aggregate, Form, Function, List, Map, Operator, StateMachine, Value
 from tests.runtime.samples import COUNTS, WORDS, content, counts, drive, publish, simulate, words
 
@@ -214,6 +214,19 @@ REFUSED: dict[str, tuple[Operator, Operator, str]] = {
 }
 
 
+def _fails(key: str, value: Any, state: Any) -> None:
+    raise ValueError("not yet")
+
+
+def test_state_may_be_defined_anew_until_an_epoch_is_published(tmp_path: Path) -> None:
+    sim = simulate(tmp_path, machine(_fails, "visits long"))
+    with pytest.raises(OperatorError, match="not yet"):
+        sim.feed(words("a"))
+    sim.restart(operator=forms(items=LIST, seen=MAP))
+    sim.resume()
+    assert len(sim.state("items")) == 1
+
+
 @pytest.mark.parametrize("change", REFUSED)
 def test_other_changes_are_refused_by_name_before_anything_is_written(
     tmp_path: Path, change: str
@@ -228,6 +241,28 @@ def test_other_changes_are_refused_by_name_before_anything_is_written(
     sim.restart(operator=before)
     sim.feed([])
     assert sim.committed == 1
+
+
+TIMES = pa.schema({"word": pa.string(), "sent": pa.int64(), "arrived": pa.int64()})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("sent", "arrived", r"at was last\(sent\) by sent, now last\(sent\) by arrived"),
+        ("sent", None, r"at was last\(sent\) by sent, now last\(sent\)"),
+        (None, "sent", r"at was last\(sent\), now last\(sent\) by sent"),
+    ],
+)
+def test_another_time_is_refused(
+    tmp_path: Path, before: str | None, after: str | None, message: str
+) -> None:
+    def newest(time: str | None) -> Aggregate:
+        return Aggregate.of("counts", "word", {"at": ops.last("sent")}, TIMES, time=time)
+
+    simulate(tmp_path, newest(before), schema=TIMES).feed([])
+    with pytest.raises(IncompatibleError, match=message):
+        drive(tmp_path, newest(after))
 
 
 SUMS = Aggregate.of("sums", "word", {"total": ops.sum("n")}, WORDS)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import godwit as gw
+from godwit import faults
 from godwit.log.history import History
+from godwit.log.journal import Journal
 from godwit.log.layout import HOME, SPARK
 from godwit.runtime.verify import verify
 from godwit.spark import route
@@ -203,7 +206,7 @@ def test_a_migration_of_an_idle_query_completes(
         query.process_all_available()
         assert query.routing().workers == 2
         assert query.migrate(4).wait(timeout=60) == "done"
-        assert query.routing() == gw.Routing.even(4096, 4)
+        assert query.routing() == gw.Routing.even(4096, 2).spread(4)
         begun = query.epoch
         assert begun is not None
         later = query.schedule([gw.Update(begun + 3, 0, 3), gw.Update(begun + 5, 1, 2)])
@@ -283,6 +286,82 @@ def test_initial_state_is_loaded_once(spark: SparkSession, feed: Feed, tmp_path:
         job.start(tmp_path / "other", initial={"counts": twice})
     with pytest.raises(gw.ConfigError, match="lacks column 'n'"):
         job.start(tmp_path / "third", initial={"counts": initial.select("word")})
+
+
+def test_initial_keys_get_the_type_of_the_operator(spark: SparkSession, tmp_path: Path) -> None:
+    """A hash is that of a value and its type."""
+    feed = Feed(tmp_path / "input", "id long")
+    feed.add([{"id": 1}, {"id": -7}])
+    job = gw.stream(feed.stream(spark)).aggregate("counts", key="id", n=gw.count())
+    given = spark.createDataFrame([(1, 10), (-7, 20)], "id int, n long")
+    checkpoint = tmp_path / "checkpoint"
+    run_to_end(job.to(gw.memory("typed")), checkpoint, workers=2, initial={"counts": given})
+    rows = gw.read_state(spark, checkpoint, "counts").collect()
+    assert {(row.id, row.n) for row in rows} == {(1, 11), (-7, 21)}
+    text = given.withColumn("id", sf.col("id").cast("string"))
+    with pytest.raises(gw.ConfigError, match=r"key column 'id' of type string, .* is int64; cast"):
+        job.to(gw.memory("typed")).start(tmp_path / "other", initial={"counts": text})
+
+
+def test_state_of_arrays_without_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "input", "id long, text string")
+    feed.add([{"id": 1, "text": "a b"}])
+    feed.add([{"id": 1, "text": "c"}, {"id": 2, "text": "d e"}])
+    split = feed.stream(spark).select("id", sf.split("text", " ").alias("words"))
+    job = gw.stream(split).aggregate("last", key="id", words=gw.last("words"))
+    checkpoint = tmp_path / "checkpoint"
+    run_to_end(job.to(gw.memory("arrays")), checkpoint, workers=2)
+    rows = gw.read_state(spark, checkpoint, "last").collect()
+    assert {row.id: row.words for row in rows} == {1: ["c"], 2: ["d", "e"]}
+    assert not verify(checkpoint).findings
+
+
+class DeathError(Exception):
+    """The end of a query at a fault point."""
+
+
+def dies_at(point: str, side: str, epoch: int) -> Any:
+    def reach(at: str, when: str, number: int) -> None:
+        if (at, when, number) == (point, side, epoch):
+            raise DeathError
+
+    return patch.object(faults, "handler", reach)
+
+
+def test_a_published_epoch_is_delivered_as_it_was_computed(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    checkpoint, output = tmp_path / "checkpoint", tmp_path / "output"
+    feed.add(words("a b a"))
+    job = counting(spark, feed, gw.files(output))
+    with dies_at("sink", "before", 0), pytest.raises(DeathError):
+        run_to_end(job, checkpoint, workers=2)
+    other = counting(spark, feed, gw.files(output), n=gw.count(), top=gw.max("word"))
+    with pytest.raises(gw.IncompatibleError, match=r"epoch 0 was published .* once as it was"):
+        run_to_end(other, checkpoint)
+    run_to_end(job, checkpoint)
+    (delivered,) = epochs(spark, output).values()
+    assert {row.word: row.n for row in delivered} == {"a": 2, "b": 1}
+    feed.add(words("c"))
+    run_to_end(other, checkpoint)
+
+
+def test_a_driver_that_was_taken_over_delivers_nothing(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    delivered: list[int] = []
+    feed.add(words("a"))
+    job = counting(spark, feed, gw.foreach_batch(lambda rows, epoch: delivered.append(epoch)))
+
+    def take_over(point: str, side: str, epoch: int) -> None:
+        if (point, side) == ("manifest", "after"):
+            Journal.open(tmp_path / "checkpoint")
+
+    with patch.object(faults, "handler", take_over), pytest.raises(gw.FencedError):
+        run_to_end(job, tmp_path / "checkpoint")
+    assert delivered == []
+    run_to_end(job, tmp_path / "checkpoint")
+    assert delivered == [0]
 
 
 def test_the_cache_outlives_python_workers(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def test_bins_move_between_epochs(tmp_path: Path) -> None:
     sim = simulate(tmp_path, workers=1)
     sim.feed(words("a", "b", "c"))
     sim.migrate(Routing.even(16, 4))
-    sim.schedule([Update(2, bin, 0) for bin in range(16)], workers=1)
     sim.feed(words("a", "b", "c"))
+    sim.schedule([Update(2, bin, 0) for bin in range(16)], workers=1)
     assert sim.driver.routing("counts").workers == 4
     places = {row["_worker"] for row in sim.state()}
     assert len(places) > 1

@@ -4,10 +4,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from godwit.cli import verify
+from godwit.cli import abort, apply, history, plan, state, status, verify, watch
 from godwit.errors import GodwitError
 
-COMMANDS = (verify,)
+COMMANDS = (status, plan, apply, watch, abort, history, state, verify)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """The durable log of a checkpoint: intents, manifests, generations and control requests."""
 
-from godwit.log.control import Control, Request, Updates
+from godwit.log.control import Control
 from godwit.log.files import Files, Location
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
@@ -18,8 +18,6 @@ __all__ = [
     "Journal",
     "Location",
     "Manifest",
-    "Request",
-    "Updates",
     "agree",
     "offsets_digest",
     "query_id",

@@ -1,188 +1,61 @@
-"""Control requests: what a user or a controller asks of later epochs, durable once accepted."""
+"""The control requests of a checkpoint, durable under ids that grow and are never reused."""
 
-import base64
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, overload
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from godwit.errors import RefusedError
 from godwit.log.files import Files
 from godwit.log.layout import CONTROL, UNDONE, request_name
 from godwit.log.records import decode_as, encode
-from godwit.model.routing import Update
+from godwit.model.requests import Request, Schedule, request_from_json
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Updates(Sequence[Update]):
-    """Any number of updates, packed in arrays: by epoch, and in the order given within an epoch.
-
-    >>> updates = Updates.of([Update(8, 3, 1), Update(7, 0, 1), Update(7, 2, 0)])
-    >>> updates[0], len(updates)
-    (Update(epoch=7, bin=0, worker=1), 3)
-    >>> updates.owners(7)
-    {0: 1, 2: 0}
-    """
-
-    epochs: npt.NDArray[np.int64]
-    bins: npt.NDArray[np.int64]
-    workers: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, updates: Iterable[Update]) -> Self:
-        rows = [(update.epoch, update.bin, update.worker) for update in updates]
-        table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
-        epochs, bins, workers = table[np.argsort(table[:, 0], kind="stable")].T
-        return cls(epochs, bins, workers)
-
-    def owners(self, epoch: int) -> dict[int, int]:
-        """The worker of each bin that the updates of one epoch name; the last update counts."""
-        start, stop = np.searchsorted(self.epochs, [epoch, epoch + 1])
-        return dict(
-            zip(self.bins[start:stop].tolist(), self.workers[start:stop].tolist(), strict=True)
-        )
-
-    def __len__(self) -> int:
-        return len(self.epochs)
-
-    @overload
-    def __getitem__(self, index: int) -> Update: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Updates": ...
-    def __getitem__(self, index: int | slice) -> "Update | Updates":
-        if isinstance(index, slice):
-            return Updates(self.epochs[index], self.bins[index], self.workers[index])
-        return Update(int(self.epochs[index]), int(self.bins[index]), int(self.workers[index]))
-
-    def __iter__(self) -> Iterator[Update]:
-        columns = self.epochs.tolist(), self.bins.tolist(), self.workers.tolist()
-        return map(Update, *columns)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Updates):
-            return NotImplemented
-        return (
-            np.array_equal(self.epochs, other.epochs)
-            and np.array_equal(self.bins, other.bins)
-            and np.array_equal(self.workers, other.workers)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.epochs.tobytes(), self.bins.tobytes(), self.workers.tobytes()))
-
-    def to_json(self) -> list[Any]:
-        epochs, starts = np.unique(self.epochs, return_index=True)
-        slices = zip(
-            epochs.tolist(),
-            np.split(self.bins, starts[1:]),
-            np.split(self.workers, starts[1:]),
-            strict=False,
-        )
-        return [[epoch, _pack(bins), _pack(workers)] for epoch, bins, workers in slices]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> Self:
-        none = np.empty(0, np.int64)
-        bins = [_unpack(packed) for _, packed, _ in data]
-        workers = [_unpack(packed) for _, _, packed in data]
-        epochs = [np.full(len(part), epoch) for (epoch, _, _), part in zip(data, bins, strict=True)]
-        return cls(*(np.concatenate([none, *column]) for column in (epochs, bins, workers)))
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """From `epoch` on, `operator` has `workers` workers (None: as before), and `updates` hold.
-
-    The updates are to a routing of `bins` bins, none of them for an earlier epoch. Ids grow in the
-    order of acceptance and are never reused.
-    """
-
-    id: int
-    operator: str
-    epoch: int
-    updates: Updates
-    bins: int
-    workers: int | None
-
-    def __post_init__(self) -> None:
-        if self.updates and self.updates[0].epoch < self.epoch:
-            raise RefusedError(
-                f"an update for epoch {self.updates[0].epoch} in a request from epoch {self.epoch} "
-                "on; give the request the epoch of its first update"
-            )
-
-    @property
-    def last(self) -> int:
-        """The last epoch at which this request changes something."""
-        return int(self.updates.epochs[-1]) if self.updates else self.epoch
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "operator": self.operator,
-            "epoch": self.epoch,
-            "updates": self.updates.to_json(),
-            "bins": self.bins,
-            "workers": self.workers,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        return cls(**{**data, "updates": Updates.from_json(data["updates"])})
+R = TypeVar("R", bound=Request)
 
 
 class Control:
-    """The accepted requests of a checkpoint. Any process may add to them."""
+    """The requests, in the order in which they were made. Any process may add to them."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._last: dict[int, int] = {}
+        self._last: dict[int, int | None] = {}
 
-    def add(
-        self, operator: str, epoch: int, updates: Updates, bins: int, workers: int | None = None
-    ) -> Request:
-        """Accept a request durably, under the next free id."""
-        number = max(self.ids() + self._undone(), default=0) + 1
+    def add(self, request: R) -> R:
+        """Make a request durable under the next free id."""
         while True:
-            request = Request(number, operator, epoch, updates, bins, workers)
-            try:
-                self._files.create(request_name(number), encode("request", request.to_json()))
-            except FileExistsError:
-                number += 1
-            else:
-                return request
+            with suppress(FileExistsError):
+                return self.claim(request)
+
+    def claim(self, request: R) -> R:
+        """Make a request durable under the next id; FileExistsError if another takes it first."""
+        number = max(self.ids() + self._undone(), default=0) + 1
+        numbered = replace(request, id=number)
+        self._files.create(request_name(number), encode("request", numbered.to_json()))
+        return numbered
 
     def ids(self) -> list[int]:
-        """The ids of the requests, in the order in which they were accepted."""
+        """The ids of the requests, in the order in which they were made."""
         return self._files.numbers(CONTROL)
 
     def requests(self, after: int = 0) -> list[Request]:
-        """The requests with ids above `after`, in the order in which they were accepted."""
+        """The requests with ids above `after`, in the order in which they were made."""
         return [self.request(number) for number in self.ids() if number > after]
 
     def request(self, number: int) -> Request:
         name = request_name(number)
         data = self._files.read(name)
-        return decode_as(self._files.root / name, data, "request", Request.from_json)
+        return decode_as(self._files.root / name, data, "request", request_from_json)
 
-    def last(self, number: int) -> int:
-        """The last epoch that a request is about; remembered, as requests can be large."""
+    def last(self, number: int) -> int | None:
+        """The last epoch that a schedule is about; remembered, as requests can be large.
+
+        None for other requests: what became of those is in the intents.
+        """
         if number not in self._last:
-            self._last[number] = self.request(number).last
+            request = self.request(number)
+            self._last[number] = request.last if isinstance(request, Schedule) else None
         return self._last[number]
 
     def _undone(self) -> list[int]:
-        """The ids of the requests that rollbacks put aside."""
+        """The ids of the requests that were put aside."""
         rollbacks = self._files.names(UNDONE)
         return [id for one in rollbacks for id in self._files.numbers(f"{UNDONE}/{one}/{CONTROL}")]
-
-
-def _pack(values: npt.NDArray[np.int64]) -> str:
-    return base64.b64encode(zlib.compress(values.astype("<i8").tobytes(), 1)).decode()
-
-
-def _unpack(packed: str) -> npt.NDArray[np.int64]:
-    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), "<i8").astype(np.int64)

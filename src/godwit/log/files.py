@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from godwit.errors import ConfigError
 
+_WILD = re.compile(r"[*?\[\]{}]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(0|-?[1-9][0-9]*)\.json")
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
@@ -42,16 +43,26 @@ atomic and durable, which local filesystems have
         text = os.fspath(text)
         if not text:
             raise ConfigError("a checkpoint needs a location: a local path or a file: URL")
-        if match := _SCHEME.match(text):
-            scheme, rest = match.groups()
-            if scheme.lower() != "file":
-                raise ConfigError(
-                    f"{text}: the filesystem '{scheme}' does not qualify for a checkpoint; "
-                    "use a local path or a file: URL. Publishing an epoch needs an exclusive "
-                    "create that is atomic and durable, which local filesystems have"
-                )
-            return cls(_path_of_url(text, rest))
-        return cls(Path(text).absolute())
+        path = _path_of(text)
+        if wild := _WILD.search(str(path)):
+            raise ConfigError(
+                f"{text}: holds '{wild[0]}', which Spark takes for a pattern; use another path"
+            )
+        return cls(path)
+
+
+def _path_of(text: str) -> Path:
+    match = _SCHEME.match(text)
+    if match is None:
+        return Path(text).absolute()
+    scheme, rest = match.groups()
+    if scheme.lower() != "file":
+        raise ConfigError(
+            f"{text}: the filesystem '{scheme}' does not qualify for a checkpoint; "
+            "use a local path or a file: URL. Publishing an epoch needs an exclusive "
+            "create that is atomic and durable, which local filesystems have"
+        )
+    return _path_of_url(text, rest)
 
 
 def _path_of_url(url: str, rest: str) -> Path:

@@ -1,7 +1,7 @@
 """What an epoch was decided to do, before any of its work."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from godwit.model.routing import Routing
@@ -12,7 +12,10 @@ class Intent:
     """The decisions of one epoch; a replay of the epoch obeys the same intent.
 
     `query` is Spark's id of the query and `offsets` the digest of Spark's offsets of the epoch.
-    Routings and merges are by operator; merges are JSON that the log does not look into.
+    `control` is the id of the newest request that was taken in, `refused` says which of those since
+    the epoch before were refused and why. Routings, migrations (`open` and `past` ones) and merges
+    are by operator; but for the id of an open migration, the last two are JSON that the log does
+    not look into.
     """
 
     epoch: int
@@ -21,6 +24,13 @@ class Intent:
     offsets: str
     routings: Mapping[str, Routing]
     merges: Mapping[str, Any]
+    control: int = 0
+    refused: Mapping[str, str] = field(default_factory=dict)
+    migrations: Mapping[str, Any] = field(default_factory=dict)
+
+    def open_migrations(self) -> set[int]:
+        """The ids of the requests for migrations that are open in this epoch."""
+        return {one["open"]["id"] for one in self.migrations.values() if one["open"]}
 
     def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
         """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
@@ -34,6 +44,9 @@ class Intent:
                 for operator, routing in self.routings.items()
             },
             "merges": dict(self.merges),
+            "control": self.control,
+            "refused": dict(self.refused),
+            "migrations": dict(self.migrations),
         }
 
     @classmethod
@@ -48,4 +61,7 @@ class Intent:
             offsets=data["offsets"],
             routings={name: routing(name, entry) for name, entry in data["routings"].items()},
             merges=data["merges"],
+            control=data["control"],
+            refused=data["refused"],
+            migrations=data["migrations"],
         )

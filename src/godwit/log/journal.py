@@ -132,13 +132,23 @@ class Journal(History):
         for epoch in intents:
             if epoch < before and epoch not in needed:
                 self.delete(intent_name(epoch))
+        oldest = next((self.intent(epoch) for epoch in intents if epoch >= before), None)
         for number in self.control.ids()[:-1]:  # the newest stays: ids are never reused
-            if self.control.last(number) < before:
+            if not self._is_needed(number, before, oldest):
                 self.delete(request_name(number))
 
+    def _is_needed(self, number: int, before: int, oldest: Intent | None) -> bool:
+        """Is a request about epochs from `before` on, of which `oldest` is the first intent?"""
+        last = self.control.last(number)
+        if last is not None:
+            return last >= before
+        if oldest is None:
+            return True
+        return number > oldest.control or number in oldest.open_migrations()
+
     def tick(self) -> None:
-        """Ask for an epoch, data or not: a query reads the files of `ticks` as a second stream."""
-        self.files.replace(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
+        """Ask for an epoch, data or not."""
+        tick(self.files)
 
     def spark_log(self) -> Path:
         """Make Spark's log, and the path at which the Spark of this driver must address it.
@@ -185,6 +195,11 @@ class Journal(History):
         except (FileNotFoundError, FileExistsError):
             self.check()
             raise
+
+
+def tick(files: Files) -> None:
+    """Ask the running query for an epoch: it reads the files of `ticks` as a second stream."""
+    files.replace(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
 
 
 def _same_routing(one: Routing, other: Routing) -> bool:

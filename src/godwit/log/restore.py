@@ -62,8 +62,17 @@ def _later(journal: Journal, epoch: int) -> Iterator[tuple[str, str]]:
                 if number > epoch and (spark / log / file).exists():
                     name = f"{SPARK}/{log}/{file}"
                     yield f"../{name}", name
-    requests = journal.control.ids()
-    names = [request_name(id) for id in requests if journal.control.last(id) > epoch]
+    names = [request_name(number) for number in _later_requests(journal, epoch)]
     names += [intent_name(number) for number in journal.intents() if number > epoch]
     names += [manifest_name(number) for number in reversed(journal.epochs()) if number > epoch]
     yield from zip(names, names, strict=True)
+
+
+def _later_requests(journal: Journal, epoch: int) -> Iterator[int]:
+    """The schedules for later epochs, and all else that was not taken in up to this one."""
+    intent = journal.intent(epoch)
+    taken = intent.control if intent else 0
+    for number in journal.control.ids():
+        last = journal.control.last(number)
+        if number > taken if last is None else last > epoch:
+            yield number

@@ -1,6 +1,7 @@
 """Which worker computes which bin: an immutable value that changes only between epochs."""
 
 import base64
+import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -103,6 +104,33 @@ class Routing:
             raise ConfigError(f"a routing of {self.bins} bins cannot move to {target.bins} bins")
         for bin in np.flatnonzero(self.owners != target.owners).tolist():
             yield Move(bin, int(self.owners[bin]), int(target.owners[bin]))
+
+    def spread(self, workers: int) -> "Routing":
+        """The bins spread evenly over `workers`, with as few moves as possible.
+
+        >>> Routing.even(8, 2).spread(4).owners.tolist()
+        [0, 0, 2, 2, 1, 1, 3, 3]
+        >>> Routing.even(8, 4).spread(2).owners.tolist()
+        [0, 0, 1, 1, 0, 0, 1, 1]
+        """
+        check_workers(workers)
+        counts = np.bincount(self.owners, minlength=workers)
+        share, more = divmod(self.bins, workers)
+        # Those who have most may keep one more, which saves moves.
+        quotas = np.zeros(len(counts), np.int64)
+        quotas[:workers] = share
+        quotas[np.argsort(-counts[:workers], kind="stable")[:more]] += 1
+        order = np.argsort(self.owners, kind="stable")
+        rank = np.empty(self.bins, np.int64)  # of a bin among those of its owner
+        rank[order] = np.arange(self.bins) - np.repeat(np.cumsum(counts) - counts, counts)
+        surplus = rank >= quotas[self.owners]
+        owners = self.owners.copy()
+        owners[surplus] = np.repeat(np.arange(len(quotas)), np.maximum(quotas - counts, 0))
+        return Routing(owners, workers)
+
+    def digest(self) -> str:
+        """A short name of this routing, by which a plan knows the one that it was made for."""
+        return hashlib.sha256(self.owners.tobytes() + str(self.workers).encode()).hexdigest()[:16]
 
     def toward(self, target: "Routing", bins: npt.NDArray[np.int64]) -> "Routing":
         """This routing with `bins` where `target` has them.

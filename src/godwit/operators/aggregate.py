@@ -14,7 +14,7 @@ from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.bind import bind
 from godwit.operators.convert import elements
-from godwit.operators.folds import Batch, Fold
+from godwit.operators.folds import Batch, Fold, Timed
 from godwit.operators.functions import Function
 from godwit.operators.wide import TooWideError
 from godwit.state.keys import distinct, flat
@@ -89,8 +89,14 @@ class Aggregate:
         return any(fold.ordered for fold in self.folds.values())
 
     def describe(self) -> dict[str, Any]:
-        functions = {name: str(function) for name, function in self.functions.items()}
-        return definition.describe("aggregate", self.key, self.tables) | {"functions": functions}
+        functions = {
+            name: f"{function} by {self.time}" if isinstance(fold, Timed) else str(function)
+            for (name, function), fold in zip(
+                self.functions.items(), self.folds.values(), strict=True
+            )
+        }
+        described = definition.describe("aggregate", self.key, self.tables, self.output)
+        return described | {"functions": functions}
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

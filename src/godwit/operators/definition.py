@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from godwit.errors import ConfigError
 from godwit.model.schema import check_key, check_names, to_ddl
-from godwit.state.table import TableSpec
+from godwit.state.table import HASH, TableSpec
 
 POSITION = "_pos"  # the sub-key of a list's table
 
@@ -35,6 +35,8 @@ def find(role: str, name: str, input: pa.Schema) -> pa.Field:
     """The input column called `name`, which must be there once."""
     if not isinstance(name, str):
         raise ConfigError(f"the {role} column must be given by its name, not as {name!r}")
+    if name == HASH:
+        raise ConfigError(f"{role} column '{name}' has a name that Godwit uses itself; rename it")
     found = input.get_all_field_indices(name)
     if len(found) != 1:
         trouble = "is there twice in" if found else "is not in"
@@ -84,11 +86,17 @@ def check_table(spec: TableSpec) -> None:
     to_ddl(pa.schema(columns))  # refuses types that Spark does not have
 
 
-def describe(kind: str, key: pa.Schema, tables: Iterable[TableSpec]) -> dict[str, Any]:
-    """What is compared when a query goes on with a checkpoint, as JSON."""
+def describe(
+    kind: str, key: pa.Schema, tables: Iterable[TableSpec], output: pa.Schema
+) -> dict[str, Any]:
+    """What is compared when a query goes on with a checkpoint, as JSON.
+
+    The output may change, but not between the publishing of an epoch and its delivery.
+    """
     return {
         "kind": kind,
         "key": to_ddl(key),
+        "output": to_ddl(output),
         "tables": {
             spec.name: {"sub": to_ddl(spec.sub), "value": to_ddl(spec.value)} for spec in tables
         },

@@ -103,7 +103,7 @@ class StateMachine:
         return True
 
     def describe(self) -> dict[str, Any]:
-        return definition.describe("state_machine", self.key, self.tables)
+        return definition.describe("state_machine", self.key, self.tables, self.output)
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

@@ -17,16 +17,15 @@ otherwise* is a start of the query with another number of workers or bins; any o
 nothing, since all that a migration is can be read from the intent of the newest epoch.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from godwit.errors import RefusedError
+from godwit.model.requests import Migrate, OnTimeout
 from godwit.model.routing import Routing
 from godwit.strategies import AllAtOnce, Strategy, parse
 from godwit.strategies.steps import left
-
-OnTimeout = Literal["finish", "rollback"]
 
 
 class Phase(StrEnum):
@@ -48,7 +47,7 @@ OPEN = (Phase.MOVING, Phase.RETURNING)
 class Migration:
     """One operator on its way from `origin` to `target`; times are seconds since 1970.
 
-    `stepped` is the epoch of its last step, `ended` the first epoch in which it had ended.
+    `stepped` is the epoch of its last step, `ended` the last epoch that began before its end.
     """
 
     id: int
@@ -109,29 +108,62 @@ class Migration:
         """The query was started with another number of workers or bins."""
         return replace(self, phase=Phase.OVERRULED, ended=epoch) if self.is_open else self
 
+    @classmethod
+    def of(cls, request: Migrate) -> Self:
+        """The migration that a request asks for, before its first step."""
+        return cls(
+            request.id,
+            request.operator,
+            request.origin,
+            request.target,
+            parse(request.strategy),
+            accepted=request.time,
+            deadline=request.deadline,
+            on_timeout=request.on_timeout,
+        )
+
+    def summary(self) -> "Ended":
+        """What remains of it when it has ended."""
+        assert self.ended is not None
+        return Ended(
+            id=self.id,
+            operator=self.operator,
+            strategy=str(self.strategy),
+            workers=(self.origin.workers, self.target.workers),
+            bins=len(left(self.origin, self.target)),
+            accepted=self.accepted,
+            phase=self.phase,
+            epoch=self.ended,
+        )
+
     def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "operator": self.operator,
-            "origin": self.origin.to_json(),
-            "target": self.target.to_json(),
-            "strategy": str(self.strategy),
-            "accepted": self.accepted,
-            "deadline": self.deadline,
-            "on_timeout": self.on_timeout,
-            "phase": str(self.phase),
-            "stepped": self.stepped,
-            "ended": self.ended,
-        }
+        """What has become of the request; the rest is the request itself."""
+        return {"id": self.id, "phase": str(self.phase), "stepped": self.stepped}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], request: Migrate) -> Self:
+        return replace(cls.of(request), phase=Phase(data["phase"]), stepped=data["stepped"])
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A migration of the past: `phase` is its end, `epoch` the last one that began before it.
+
+    `bins` is how many it was to move, `workers` how many there were before and should be after.
+    """
+
+    id: int
+    operator: str
+    strategy: str
+    workers: tuple[int, int]
+    bins: int
+    accepted: float
+    phase: Phase
+    epoch: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "phase": str(self.phase), "workers": list(self.workers)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        return cls(
-            **data
-            | {
-                "origin": Routing.from_json(data["origin"]),
-                "target": Routing.from_json(data["target"]),
-                "strategy": parse(data["strategy"]),
-                "phase": Phase(data["phase"]),
-            }
-        )
+        return cls(**data | {"phase": Phase(data["phase"]), "workers": tuple(data["workers"])})

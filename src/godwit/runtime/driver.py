@@ -5,31 +5,33 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 """
 
 import threading
+import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from godwit import faults
-from godwit.errors import CheckpointError, ConfigError, RefusedError
-from godwit.log.control import Request, Updates
+from godwit.errors import CheckpointError, ConfigError
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
-from godwit.log.layout import HOME, request_name, undone_name
+from godwit.log.layout import HOME
 from godwit.log.manifest import Manifest
+from godwit.model.requests import Abort, Migrate, OnTimeout, Request, Schedule, Updates
 from godwit.model.routing import Routing, Update, check_bins, check_workers
 from godwit.operators.base import Operator
+from godwit.protocol.course import Course
+from godwit.protocol.migration import Phase
 from godwit.runtime.compatible import check_compatible, check_same_names
+from godwit.runtime.courses import Courses
 from godwit.runtime.garbage import Garbage
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.work import CacheSpec, Work
 from godwit.state.run import SEGMENTS
 from godwit.state.tree import Merge, Tree
+from godwit.strategies import AllAtOnce, Strategy
 
 INITIAL = -1  # the epoch that loads a state given at the start
 MERGE_FACTOR = 4  # rows merged in an epoch for each row changed in the one before
@@ -78,10 +80,10 @@ class Driver:
         self._changed = threading.Condition()
         self._trees: Trees = self._load_trees(self._last)
         self._begun = max(self._journal.intents(), default=INITIAL)
-        self._routings = self._first_routings(workers, bins, default_workers)
-        self._pending = self._open_requests()
+        routings = self._first_routings(workers, bins, default_workers)
+        self._courses = Courses(self._journal, routings, self._begun)
         self._closed = False
-        if self._pending:
+        if self._courses.are_open:
             self._journal.tick()
         self._garbage = Garbage(self.root, self._journal, retention)
         self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
@@ -108,20 +110,23 @@ class Driver:
                     f"{self._last.epoch}. Its directory 'spark' belongs to another history; "
                     "restore both directories from the same backup.",
                 )
+            decision = self._courses.begin(epoch)
             intent = self._journal.begin(
                 Intent(
                     epoch=epoch,
                     generation=self._journal.generation,
                     query=query,
                     offsets=offsets,
-                    routings=self._routings_at(epoch),
+                    routings=decision.routings,
                     merges=self._plan_merges(),
+                    control=decision.control,
+                    refused=decision.refused,
+                    migrations=decision.migrations,
                 )
             )
-            if epoch > self._begun:  # at a replay, a restart may have changed what comes after it
+            if epoch > self._begun:  # a replay was decided before
                 self._begun = epoch
-                self._routings = dict(intent.routings)
-            self._pending = [request for request in self._pending if request.last > epoch]
+                self._courses.decided(decision)
             return intent
 
     def work(self, intent: Intent, operator: str) -> Work:
@@ -175,7 +180,7 @@ class Driver:
         with self._changed:
             self._trees = self._load_trees(manifest) if adopted else trees
             self._last = manifest
-            more = bool(self._pending)
+            more = self._courses.are_open
             self._changed.notify_all()
         if more:
             self._journal.tick()
@@ -192,41 +197,78 @@ class Driver:
 
     # -- control -------------------------------------------------------------------------------
 
+    def course(self, operator: str) -> Course:
+        """What is decided for an operator: its routing in the newest epoch that has begun (or in
+        the first, if none has), and what is to come."""
+        with self._changed:
+            return self._courses[operator]
+
     def routing(self, operator: str) -> Routing:
         """The routing of the newest epoch that has begun (or of the first, if none has)."""
-        self._check_operator(operator)
-        with self._changed:
-            return self._routings[operator]
+        return self.course(operator).routing
 
     def schedule(
         self, operator: str, updates: Iterable[Update], workers: int | None = None
-    ) -> Request:
+    ) -> Schedule:
         """Accept updates for epochs that have not begun, durably; or refuse them all."""
-        self._check_operator(operator)
         packed = Updates.of(updates)
-        if not packed:
-            raise RefusedError("the request holds no update")
-        with self._changed:
-            return self._accept(operator, packed, workers)
+        first = packed[0].epoch if packed else 0
+        request = self._ask(
+            operator,
+            lambda course: Schedule(0, operator, first, packed, course.routing.bins, workers),
+        )
+        assert isinstance(request, Schedule)
+        return request
 
-    def migrate(self, operator: str, target: Routing) -> Request:
-        """Make `target` the routing from the next epoch on."""
-        self._check_operator(operator)
-        with self._changed:
-            bins = self._routings[operator].bins
-            if target.bins != bins:
-                raise RefusedError(
-                    f"the target has {target.bins} bins, operator '{operator}' has {bins}"
-                )
-            epochs = np.full(bins, self._begun + 1)
-            updates = Updates(epochs, np.arange(bins), target.owners.astype(np.int64))
-            return self._accept(operator, updates, target.workers)
+    def migrate(
+        self,
+        operator: str,
+        target: Routing,
+        *,
+        strategy: Strategy | None = None,
+        deadline: float | None = None,
+        on_timeout: OnTimeout = "finish",
+        supersede: bool = False,
+    ) -> Migrate:
+        """Accept a migration to `target`, durably, or refuse it; `deadline` is in seconds."""
+        now = time.time()
+        request = self._ask(
+            operator,
+            lambda course: Migrate(
+                0,
+                operator,
+                course.routing,
+                target,
+                str(strategy or AllAtOnce()),
+                now,
+                None if deadline is None else now + deadline,
+                on_timeout,
+                supersede,
+            ),
+        )
+        assert isinstance(request, Migrate)
+        return request
+
+    def abort(self, operator: str, migration: int, *, rollback: bool = False) -> None:
+        """End an open migration after the steps that have begun, or move its bins back."""
+        self._ask(operator, lambda _: Abort(0, operator, migration, rollback))
+
+    def outcome(self, operator: str, migration: int) -> Phase | None:
+        """How a migration ended, once its last epoch is published; None as long as it is open."""
+        for ended in self.course(operator).past:
+            if ended.id == migration and self._is_published(ended.epoch):
+                return ended.phase
+        return None
 
     def wait(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""
+        return self.wait_for(lambda: self._is_published(epoch), timeout)
+
+    def wait_for(self, happened: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until something has `happened`; False if it has not by the end of the query."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._is_published(epoch), timeout)
-            return self._is_published(epoch)
+            self._changed.wait_for(lambda: self._closed or happened(), timeout)
+            return happened()
 
     def close(self) -> None:
         """The query has ended: wake those who wait."""
@@ -235,35 +277,15 @@ class Driver:
             self._changed.notify_all()
 
     def _is_published(self, epoch: int) -> bool:
-        return self._last is not None and self._last.epoch >= epoch
+        """Before the first epoch there is nothing to publish."""
+        return epoch <= INITIAL or (self._last is not None and self._last.epoch >= epoch)
 
-    def _accept(self, operator: str, updates: Updates, workers: int | None) -> Request:
-        first = updates[0].epoch
-        if first <= self._begun:
-            raise RefusedError(
-                f"epoch {first} has begun; the earliest epoch for an update is {self._begun + 1}"
-            )
-        self._journal.check()
-        pending = [request for request in self._pending if request.operator == operator]
-        routing = self._routings[operator]
-        wanted = Request(0, operator, first, updates, routing.bins, workers)
-        _foresee(routing, (*pending, wanted), self._begun)
-        request = self._journal.control.add(operator, first, updates, routing.bins, workers)
-        self._pending.append(request)
+    def _ask(self, operator: str, make: Callable[[Course], Request]) -> Request:
+        with self._changed:
+            request = self._courses.ask(operator, make)
+            self._changed.notify_all()
         self._journal.tick()
         return request
-
-    def _routings_at(self, epoch: int) -> dict[str, Routing]:
-        return {
-            name: _apply(routing, [r for r in self._pending if r.operator == name], epoch)
-            for name, routing in self._routings.items()
-        }
-
-    def _check_operator(self, operator: str) -> None:
-        if operator not in self.operators:
-            raise RefusedError(
-                f"unknown operator '{operator}'; this query has {', '.join(self.operators)}"
-            )
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -278,28 +300,6 @@ class Driver:
             name: routing.with_bins(bins or routing.bins).with_workers(workers or routing.workers)
             for name, routing in intent.routings.items()
         }
-
-    def _open_requests(self) -> list[Request]:
-        """The accepted requests for epochs that have not begun.
-
-        A restart with other bins or workers than before overrules those of its operator, as they
-        were accepted for another routing: they are put aside, for good.
-        """
-        intent = self._journal.intent(self._begun)
-        before = intent.routings if intent else self._routings
-        requests = [r for r in self._journal.control.requests() if r.last > self._begun]
-        fitting: list[Request] = []
-        for name, routing in self._routings.items():
-            own = [r for r in requests if (r.operator, r.bins) == (name, routing.bins)]
-            with suppress(RefusedError):
-                _foresee(routing, own, self._begun)
-                fitting += own if routing == before[name] else []
-        fitting.sort(key=lambda request: request.id)
-        for request in requests:
-            if request not in fitting:
-                aside = request_name(request.id)
-                self._journal.move(aside, undone_name(self._journal.generation, aside))
-        return fitting
 
     def _load_trees(self, manifest: Manifest | None) -> Trees:
         stored = manifest.trees if manifest else {}
@@ -354,7 +354,7 @@ class Driver:
         by_worker = {receipt.worker: receipt for receipt in group}
         planned = self.work(intent, operator).merges
         for table, tree in self._trees[operator].items():
-            for worker, merges in planned[table].items():
+            for worker, merges in planned.get(table, {}).items():
                 if merged := by_worker[worker].merged.get(table):
                     tree = tree.replace(merges, merged.ref, merged.segment_rows)
                 else:  # nothing was left of the merged runs
@@ -378,20 +378,3 @@ def _check_restart(
         check_compatible(last.operators, operators)
     elif begun := history.intents():
         check_same_names(history.since(begun[-1]), operators)
-
-
-def _foresee(routing: Routing, requests: Sequence[Request], begun: int) -> None:
-    """Raise RefusedError unless all updates for epochs after `begun` can be applied in turn."""
-    epochs = {int(epoch) for r in requests for epoch in np.unique(r.updates.epochs)}
-    for epoch in sorted(epochs):
-        if epoch > begun:
-            routing = _apply(routing, requests, epoch)
-
-
-def _apply(routing: Routing, requests: Iterable[Request], epoch: int) -> Routing:
-    """`routing` with the updates for `epoch`, request by request."""
-    for request in requests:
-        if owners := request.updates.owners(epoch):
-            workers = routing.workers if request.workers is None else request.workers
-            routing = routing.assign(owners, workers)
-    return routing

@@ -10,6 +10,8 @@ from godwit.log.manifest import Manifest
 from godwit.state.table import FileRef
 from godwit.state.tree import Tree
 
+SWEEP_EPOCHS = 100
+
 _EPOCH = re.compile(r"e(-?\d+)-")
 
 
@@ -31,13 +33,19 @@ class Garbage:
                 self._follow(manifest)
         if epochs:
             self._retire(epochs[-1])
-            named = self._live.union(*self._doomed.values())
-            self._delete(name for name in _files_until(root, epochs[-1]) if name not in named)
+            self._sweep(epochs[-1])
 
     def collect(self, manifest: Manifest) -> None:
         """Note what the newest manifest supersedes, and delete what has left the retention."""
         self._follow(manifest)
         self._retire(manifest.epoch)
+        if manifest.epoch % SWEEP_EPOCHS == 0:
+            self._sweep(manifest.epoch)
+
+    def _sweep(self, newest: int) -> None:
+        """Delete what attempts that did not win have left behind in published epochs."""
+        named = self._live.union(*self._doomed.values())
+        self._delete(name for name in _files_until(self._root, newest) if name not in named)
 
     def _retire(self, newest: int) -> None:
         oldest = newest - self._retention + 1

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from godwit import faults
-from godwit.errors import FencedError
+from godwit.errors import FencedError, GodwitError, IncompatibleError
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.log.spark_log import offsets_digest, query_id
@@ -103,7 +103,20 @@ class Engine:
         decided = self.driver.begin(epoch, query, offsets)
         if isinstance(decided, Intent):
             decided = self._compute(batch, decided)
+        else:
+            self._check_outputs(decided)
         self._deliver(spark, decided)
+
+    def _check_outputs(self, manifest: Manifest) -> None:
+        """What an earlier start of the query published must be what this one delivers."""
+        before, now = list(manifest.operators.items())[-1], self._last_operator
+        if (before[0], before[1]["output"]) != (now.name, now.describe()["output"]):
+            raise IncompatibleError(
+                now.name,
+                f"epoch {manifest.epoch} was published with the output of '{before[0]}', "
+                f"{before[1]['output']}, but its delivery is not known to have ended. Start the "
+                "query once as it was, or roll back to the epoch before with godwit.restore",
+            )
 
     def _compute(self, rows: DataFrame, intent: Intent) -> Manifest:
         """Run one operator after the other; each sees only receipted output of the one before."""
@@ -122,6 +135,7 @@ class Engine:
     def _deliver(self, spark: SparkSession, manifest: Manifest) -> None:
         """Give the sink the durable outputs that the manifest names, after the code behind them."""
         epoch, operator = manifest.epoch, self._last_operator
+        self.driver.check()
         refs = [FileRef.from_json(ref) for ref in manifest.outputs[operator.name]]
         faults.reach("sink", "before", epoch)
         if not self._linked(epoch, refs, manifest.id):
@@ -142,7 +156,8 @@ class Engine:
         schema = to_spark(operator.output)
         if not refs:
             return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(*[str(self.driver.root / r.name) for r in refs])
+        paths = [f"file://{self.driver.root / ref.name}" for ref in refs]
+        return spark.read.schema(schema).parquet(*paths)
 
     @cached_property
     def _last_operator(self) -> Operator:
@@ -157,7 +172,8 @@ class Engine:
 
 def _brief(error: BaseException) -> str:
     text = str(error)
-    if any(sign in text for sign in ("Interrupted", "ClosedByInterrupt", "cancelled")):
+    signs = ("Interrupted", "ClosedByInterrupt", "cancelled")
+    if not isinstance(error, GodwitError) and any(sign in text for sign in signs):
         return f"{INTERRUPTED} the epoch: java.lang.InterruptedException"
     return f"{type(error).__name__}: {text}"[:1000].replace(INTERRUPTED, "")
 

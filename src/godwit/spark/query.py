@@ -6,42 +6,87 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from godwit.errors import ConfigError
-from godwit.log.control import Request
+from godwit.model.requests import Migrate, OnTimeout, Schedule
 from godwit.model.routing import Routing, Update
 from godwit.runtime.driver import Driver
 from godwit.spark.engine import Engine
-
-Outcome = Literal["done", "open"]
+from godwit.strategies import Strategy, parse
+from godwit.strategies.steps import left
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """An accepted control request: updates that take effect at their epochs.
+    """An accepted migration of one operator.
 
     It is durable: if the query ends first, it is *open* and goes on when the query starts again,
-    unless that start gives other numbers of workers or bins, which overrule it.
+    unless that start gives another number of workers or bins, which overrules it.
     """
 
     driver: Driver
-    request: Request
+    request: Migrate
+
+    @property
+    def id(self) -> int:
+        return self.request.id
+
+    @property
+    def outcome(self) -> str:
+        """'open', or once its last epoch is published how it ended: 'done', 'aborted', 'rolled
+        back', 'superseded' or 'overruled'."""
+        return str(self.driver.outcome(self.request.operator, self.id) or "open")
+
+    @property
+    def progress(self) -> "Progress":
+        """How many of its bins are where they shall be."""
+        course = self.driver.course(self.request.operator)
+        migration, target = course.migration, self.request.target
+        if migration is not None and migration.id == self.id:
+            target = migration.goal
+        total = len(left(self.request.origin, self.request.target))
+        return Progress(total - len(left(course.routing, target)), total, self.outcome)
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it has ended, the query ends or `timeout` seconds have passed."""
+        self.driver.wait_for(lambda: self.outcome != "open", timeout)
+        return self.outcome
+
+    def abort(self, *, rollback: bool = False) -> None:
+        """End it after the steps that have begun; with `rollback`, move its bins back."""
+        self.driver.abort(self.request.operator, self.id, rollback=rollback)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of a migration: bins that have arrived, bins in all, and its outcome so far."""
+
+    arrived: int
+    bins: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """Accepted updates, durable like a migration, which take effect at their epochs."""
+
+    driver: Driver
+    request: Schedule
 
     @property
     def epoch(self) -> int:
-        """The epoch of its last update."""
+        """The epoch of the last update."""
         return self.request.last
 
     @property
-    def outcome(self) -> Outcome:
-        """'done' when its last epoch is published, else 'open'."""
+    def outcome(self) -> str:
+        """'done' when the epoch of the last update is published, else 'open'."""
         committed = self.driver.committed
         return "done" if committed is not None and committed >= self.epoch else "open"
 
-    def wait(self, timeout: float | None = None) -> Outcome:
+    def wait(self, timeout: float | None = None) -> str:
         """Wait until it is done, the query ends or `timeout` seconds have passed."""
         self.driver.wait(self.epoch, timeout)
         return self.outcome
@@ -69,22 +114,46 @@ class Query:
         """The routing of the newest epoch that has begun."""
         return self._driver.routing(self._only(operator))
 
-    def migrate(self, target: Routing | int, operator: str | None = None) -> Migration:
-        """Make `target` the routing from the next epoch on.
+    def migrate(
+        self,
+        target: Routing | int,
+        operator: str | None = None,
+        *,
+        strategy: Strategy | str | None = None,
+        deadline: float | None = None,
+        on_timeout: OnTimeout = "finish",
+        supersede: bool = False,
+    ) -> Migration:
+        """Bring an operator's bins to `target`, step by step from the next epoch on.
 
-        A number stands for all bins spread evenly over that many workers.
+        A number stands for all bins spread evenly over that many workers, with as few moves as
+        possible. `strategy` cuts the way
+        into steps (by default one). After `deadline` seconds it finishes at once or rolls back, as
+        `on_timeout` says. An operator has one migration at a time: another one is refused, unless
+        it says `supersede` and goes on from where the open one is. Raises RefusedError.
         """
         name = self._only(operator)
         if isinstance(target, int):
-            target = Routing.even(self.routing(name).bins, target)
-        return Migration(self._driver, self._driver.migrate(name, target))
+            target = self.routing(name).spread(target)
+        request = self._driver.migrate(
+            name,
+            target,
+            strategy=parse(strategy) if isinstance(strategy, str) else strategy,
+            deadline=deadline,
+            on_timeout=on_timeout,
+            supersede=supersede,
+        )
+        return Migration(self._driver, request)
 
     def schedule(
         self, updates: Iterable[Update], operator: str | None = None, workers: int | None = None
-    ) -> Migration:
-        """Give bins to workers at epochs to come; `workers` is their number from then on."""
+    ) -> Scheduled:
+        """Give bins to workers at epochs to come; `workers` is their number from then on.
+
+        Raises RefusedError.
+        """
         name = self._only(operator)
-        return Migration(self._driver, self._driver.schedule(name, updates, workers))
+        return Scheduled(self._driver, self._driver.schedule(name, updates, workers))
 
     def await_epoch(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""

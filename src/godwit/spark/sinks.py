@@ -206,7 +206,8 @@ class Table:
     def guarantee(self) -> str:
         return (
             "exactly once, as far as the table's overwrite of a partition is atomic: in Spark's "
-            "own file tables a reader may meet a part of the newest epoch while it is delivered"
+            "own file tables a reader may meet a part of the newest epoch while it is delivered. "
+            "After godwit.restore, drop the partitions of later epochs first"
         )
 
     def check(self, spark: SparkSession, schema: StructType) -> None:
@@ -292,7 +293,9 @@ class Memory:
         self._publish()
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
-        self._epochs[epoch] = rows.withColumn(EPOCH, sf.lit(epoch).cast("long")).toArrow()
+        before = {number: kept for number, kept in self._epochs.items() if number < epoch}
+        rows = rows.withColumn(EPOCH, sf.lit(epoch).cast("long"))
+        self._epochs = {**before, epoch: rows.toArrow()}
         self._publish()
 
     def _publish(self) -> None:

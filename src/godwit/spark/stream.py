@@ -1,12 +1,14 @@
 """Describing a query: a streaming DataFrame, stateful operators, DataFrame code, a sink."""
 
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -25,6 +27,7 @@ from godwit.runtime.work import CacheSpec
 from godwit.spark.engine import Engine, Step, Transform, load
 from godwit.spark.plans import stateful_node
 from godwit.spark.query import Query
+from godwit.spark.route import column
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Sink
 from godwit.spark.tick import with_ticks
@@ -38,6 +41,8 @@ START_SETTINGS = {
         ".FileSystemBasedCheckpointFileManager"
     )
 }
+_STARTING = threading.Lock()  # starts share the user's session, whose settings they change
+
 Initial = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 
 
@@ -154,7 +159,8 @@ class Job:
             cache=CacheSpec(f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark)),
         )
         if given and driver.committed is None:
-            load(driver, given)
+            with _STARTING:
+                load(driver, given)
         engine = Engine(driver, self.stream.steps, self.sink, path / SPARK)
         writer = (
             with_ticks(source, driver.root / TICKS)
@@ -167,7 +173,7 @@ class Job:
             writer = writer.trigger(availableNow=True)
         elif processing_time:
             writer = writer.trigger(processingTime=processing_time)
-        with settings(spark, START_SETTINGS):
+        with _STARTING, settings(spark, START_SETTINGS):
             return Query(writer.start(), engine)
 
 
@@ -194,8 +200,25 @@ def _tables(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[s
                     f"the initial state of '{name}' lacks column '{missing[0]}'; "
                     f"it must have {', '.join(wanted)}"
                 )
-            given[name][table] = rows.select(*wanted)
+            given[name][table] = _with_keys(name, rows.select(*wanted), specs[table].key)
     return given
+
+
+def _with_keys(operator: str, rows: DataFrame, key: pa.Schema) -> DataFrame:
+    """The rows with keys of the operator's types, since hashes differ from type to type."""
+    given = to_arrow(rows.select(*map(column, key.names)).schema)
+    for have, want in zip(given, key, strict=True):
+        if have.type == want.type:
+            continue
+        integers = pa.types.is_integer(have.type) and pa.types.is_integer(want.type)
+        if not integers or have.type.bit_width > want.type.bit_width:
+            raise ConfigError(
+                f"the initial state of '{operator}' has key column '{want.name}' of type "
+                f"{have.type}, the operator's is {want.type}; cast it"
+            )
+        wider = to_spark(pa.schema([want]))[0].dataType
+        rows = rows.withColumn(want.name, column(want.name).cast(wider))
+    return rows
 
 
 def _local_directory(spark: SparkSession) -> str | None:

@@ -60,13 +60,16 @@ _TEXTS = (StringType, CharType, VarcharType)
 def to_arrow(schema: StructType) -> pa.Schema:
     """The columns as `mapInArrow` hands them over, with timestamps in UTC.
 
-    Column metadata, collations, lengths of strings and the fields of an interval are not kept.
+    Column metadata, collations, lengths of strings, the fields of an interval, and what can be null
+    inside of a value, are not kept.
 
     >>> to_arrow(StructType([StructField("at", TimestampType()), StructField("n", LongType())]))
     at: timestamp[us, tz=UTC]
     n: int64
     """
-    return pa.schema([_to_arrow_field(field, field.name) for field in schema])
+    return pa.schema(
+        [pa.field(f.name, _to_arrow(f.dataType, f.name), nullable=f.nullable) for f in schema]
+    )
 
 
 def to_spark(schema: pa.Schema) -> StructType:
@@ -78,10 +81,6 @@ def to_spark(schema: pa.Schema) -> StructType:
     return StructType([_to_spark_field(field, field.name) for field in schema])
 
 
-def _to_arrow_field(field: StructField, column: str) -> pa.Field:
-    return pa.field(field.name, _to_arrow(field.dataType, column), nullable=field.nullable)
-
-
 def _to_arrow(type_: DataType, column: str) -> pa.DataType:
     if isinstance(type_, DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
@@ -89,13 +88,13 @@ def _to_arrow(type_: DataType, column: str) -> pa.DataType:
         return pa.string()
     if isinstance(type_, ArrayType):
         element = _to_arrow(type_.elementType, column)
-        return pa.list_(pa.field("element", element, nullable=type_.containsNull))
+        return pa.list_(pa.field("element", element))
     if isinstance(type_, MapType):
         key = pa.field("key", _to_arrow(type_.keyType, column), nullable=False)
         value = _to_arrow(type_.valueType, column)
-        return pa.map_(key, pa.field("value", value, nullable=type_.valueContainsNull))
+        return pa.map_(key, pa.field("value", value))
     if isinstance(type_, StructType):
-        return pa.struct([_to_arrow_field(field, column) for field in type_])
+        return pa.struct([pa.field(f.name, _to_arrow(f.dataType, column)) for f in type_])
     for spark, arrow in _ATOMS:
         if isinstance(type_, spark):
             return arrow

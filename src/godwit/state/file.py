@@ -6,6 +6,7 @@ that a reader maps it into memory and a segment is a slice. The schema's metadat
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -28,6 +29,8 @@ METADATA: Final = b"godwit"
 
 Kind = Literal["delta", "merge"]
 
+# Trouble of the system and not of the file: the task fails, and its retry may succeed.
+_PASSING = (errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM)
 _CHUNK: Final = 1 << 20
 _ADVICE: Final = "restore it from a backup of the checkpoint (`godwit verify` finds all such files)"
 
@@ -147,6 +150,8 @@ def read(
     except FileNotFoundError:
         raise _damaged(path, "the file is missing") from None
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            raise
         raise _damaged(path, f"it cannot be read as an Arrow file ({error})") from error
 
 
@@ -236,6 +241,8 @@ def _chunks(path: Path) -> Iterator[memoryview]:
     except FileNotFoundError:
         raise _damaged(path, "the file is missing") from None
     except OSError as error:
+        if error.errno in _PASSING:
+            raise
         raise _damaged(path, f"it cannot be read ({error})") from error
 
 

@@ -29,13 +29,6 @@ class Merge:
     segment: int
     runs: int
 
-    def to_json(self) -> list[int]:
-        return [self.segment, self.runs]
-
-    @classmethod
-    def from_json(cls, data: list[int]) -> Self:
-        return cls(*data)
-
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -105,10 +98,6 @@ class Tree:
                 planned.append(Merge(segment, chosen))
                 budget_rows -= sum(run.rows for run in runs[:chosen])
         return tuple(planned)
-
-    def live_files(self) -> frozenset[str]:
-        """The names of the files that this tree reads."""
-        return frozenset(self.files)
 
     def to_json(self) -> dict[str, Any]:
         """Files in a list, and for each segment the number of a file and its rows, run by run."""

@@ -40,7 +40,7 @@ class Simulation:
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     sim = Simulation(Path(directory), counts, schema, workers=2, bins=16)
     ...     sim.feed([{"word": "a"}, {"word": "b"}, {"word": "a"}])
-    ...     sim.migrate(Routing.even(16, 3))
+    ...     migration = sim.migrate(Routing.even(16, 3))
     ...     sim.feed([{"word": "a"}])
     ...     sorted((row["word"], row["n"]) for row in sim.state())
     [('a', 3), ('b', 1)]
@@ -109,9 +109,13 @@ class Simulation:
             self._committed = epoch
             faults.reach("commit", "after", epoch)
 
-    def migrate(self, target: Routing) -> None:
-        """Make `target` the routing of the next epoch."""
-        self.driver.migrate(self._operator.name, target)
+    def migrate(self, target: Routing, **options: Any) -> int:
+        """Migrate to `target`, by default in the next epoch; returns the id of the migration."""
+        return self.driver.migrate(self._operator.name, target, **options).id
+
+    def abort(self, migration: int, *, rollback: bool = False) -> None:
+        """End an open migration, or move its bins back."""
+        self.driver.abort(self._operator.name, migration, rollback=rollback)
 
     def schedule(self, updates: Iterable[Update], workers: int | None = None) -> None:
         """Send bins to other workers in epochs to come."""

@@ -1,0 +1,84 @@
+"""`godwit apply CHECKPOINT`: start a migration of a running query."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from godwit.cli import watch
+from godwit.cli.asking import ask
+from godwit.errors import ConfigError
+from godwit.log.files import Location
+from godwit.model.plan import Plan
+from godwit.model.requests import Migrate
+from godwit.model.routing import Routing
+from godwit.runtime.overview import OperatorView, Overview
+from godwit.strategies import parse
+
+EXAMPLES = """\
+examples:
+  godwit apply /data/checkpoints/counts --workers 4
+  godwit apply /data/checkpoints/counts grow.json --strategy matched:1 --watch
+  godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
+
+strategies: all-at-once, fluid (one bin an epoch), batched:BINS, matched[:GAP] (one bin an epoch for
+each pair of a source and a destination, GAP epochs between two steps)
+
+exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
+request waits for the query to run
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "apply",
+        help="start a migration, by a plan or to a number of workers",
+        description="Ask a running query to migrate. It answers with its next epoch.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
+    parser.add_argument("plan", metavar="PLAN", nargs="?", help="a file that 'godwit plan' wrote")
+    parser.add_argument("--workers", type=int, help="instead of a plan: spread evenly over so many")
+    parser.add_argument("--operator", help="needed with --workers if the query has several")
+    parser.add_argument("--strategy", default="all-at-once", help="default: %(default)s")
+    parser.add_argument("--deadline", type=float, metavar="SECONDS", help="from now")
+    parser.add_argument(
+        "--on-timeout", choices=["finish", "rollback"], default="finish", help="default: finish"
+    )
+    parser.add_argument(
+        "--supersede", action="store_true", help="end an open migration where it is"
+    )
+    parser.add_argument("--watch", action="store_true", help="follow it to its end")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    path = Location.parse(arguments.checkpoint).path
+    parse(arguments.strategy)  # refuses an unknown one
+    operator, target = _wanted(arguments, Overview.of(path))
+    now = time.time()
+    request = Migrate(
+        0,
+        operator.name,
+        operator.routing,
+        target,
+        arguments.strategy,
+        now,
+        None if arguments.deadline is None else now + arguments.deadline,
+        arguments.on_timeout,
+        arguments.supersede,
+    )
+    code, id = ask(path, request)
+    return watch.follow(path, operator.name, id) if arguments.watch and code == 0 else code
+
+
+def _wanted(arguments: argparse.Namespace, overview: Overview) -> tuple[OperatorView, Routing]:
+    if (arguments.plan is None) == (arguments.workers is None):
+        raise ConfigError("give a plan or --workers, and not both")
+    if arguments.plan is None:
+        operator = overview.operator(arguments.operator)
+        return operator, operator.routing.spread(arguments.workers)
+    plan = Plan.from_text(Path(arguments.plan).read_text())
+    operator = overview.operator(plan.operator)
+    return operator, plan.target(operator.routing)

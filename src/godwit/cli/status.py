@@ -1,0 +1,80 @@
+"""`godwit status CHECKPOINT`: what a query is doing."""
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import Any
+
+from godwit.cli.output import add_json, print_json, print_table, size
+from godwit.log.files import Location
+from godwit.runtime.overview import MigrationView, OperatorView, Overview
+
+EXAMPLES = """\
+examples:
+  godwit status /data/checkpoints/counts
+  godwit status /data/checkpoints/counts --json | jq .operators.counts.workers
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "status",
+        help="workers, bins, state, load and open migrations of a query",
+        description="Tell what a query is doing, from its checkpoint; the query may be running.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    overview = Overview.of(Location.parse(arguments.checkpoint).path)
+    if arguments.json:
+        print_json(to_json(overview))
+        return 0
+    driver = overview.driver
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(driver.time))
+    print(f"epoch {overview.epoch}" + _in_flight(overview))
+    print(f"driver {driver.number}: process {driver.pid} on {driver.host} since {since}")
+    for operator in overview.operators.values():
+        _print_operator(operator)
+    return 0
+
+
+def to_json(overview: Overview) -> dict[str, Any]:
+    """Everything but the owners of single bins, of which there may be a million."""
+    data = asdict(overview)
+    for name, operator in overview.operators.items():
+        entry = data["operators"][name]
+        entry["routing"] = {"bins": operator.routing.bins, "digest": operator.routing.digest()}
+        entry |= {"records": operator.records, "imbalance": round(operator.imbalance, 3)}
+    return data
+
+
+def progress(migration: MigrationView) -> str:
+    """One line about an open migration."""
+    before, after = migration.workers
+    return (
+        f"migration {migration.id}: {before} -> {after} workers, {migration.strategy}, "
+        f"{migration.outcome}, {migration.arrived:,} of {migration.bins:,} bins"
+    )
+
+
+def _in_flight(overview: Overview) -> str:
+    return f", epoch {overview.begun} in flight" if overview.begun > overview.epoch else ""
+
+
+def _print_operator(operator: OperatorView) -> None:
+    print(
+        f"\n{operator.name}: {len(operator.workers)} workers, {operator.routing.bins:,} bins, "
+        f"{operator.rows:,} rows, {size(operator.bytes)} in {operator.files} files; last epoch "
+        f"{operator.records:,} records, imbalance {operator.imbalance:.2f}"
+    )
+    if operator.migration:
+        print(progress(operator.migration))
+    print_table(
+        ["worker", "bins", "rows", "state", "records", "seconds"],
+        [[w.worker, w.bins, w.rows, size(w.bytes), w.records, w.seconds] for w in operator.workers],
+    )

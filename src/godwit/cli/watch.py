@@ -1,0 +1,70 @@
+"""`godwit watch CHECKPOINT`: follow a migration."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from godwit.cli.output import note
+from godwit.cli.status import progress
+from godwit.log.files import Location
+from godwit.runtime.overview import MigrationView, Overview
+
+LOOK_SECONDS = 0.2
+
+EXAMPLES = """\
+examples:
+  godwit watch /data/checkpoints/counts
+  godwit watch /data/checkpoints/counts 7
+
+exit code: 0 the migration is done, 1 it ended otherwise
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "watch",
+        help="follow a migration to its end",
+        description="Print the progress of a migration with each epoch, until it has ended.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
+    parser.add_argument("id", metavar="ID", nargs="?", type=int, help="default: the newest")
+    parser.add_argument("--operator", help="needed if the query has several")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    path = Location.parse(arguments.checkpoint).path
+    operator = Overview.of(path).operator(arguments.operator)
+    known = [*operator.past, *([operator.migration] if operator.migration else [])]
+    if not known:
+        note(f"operator '{operator.name}' has no migration")
+        return 1
+    return follow(path, operator.name, arguments.id or known[-1].id)
+
+
+def follow(checkpoint: Path, operator: str, id: int) -> int:
+    """Print what changes until the migration has ended and its last epoch is published."""
+    shown = ""
+    while True:
+        overview = Overview.of(checkpoint)
+        migration = _find(overview, operator, id)
+        if migration is None:
+            note(f"migration {id} of operator '{operator}' is not known (any more)")
+            return 1
+        if migration.epoch is not None and overview.epoch >= migration.epoch:
+            print(f"epoch {overview.epoch}: migration {id} is {migration.outcome}")
+            return 0 if migration.outcome == "done" else 1
+        if (line := progress(migration)) != shown:
+            shown = line
+            print(f"epoch {overview.begun}: {line}", flush=True)
+        time.sleep(LOOK_SECONDS)
+
+
+def _find(overview: Overview, operator: str, id: int) -> MigrationView | None:
+    view = overview.operators[operator]
+    if view.migration and view.migration.id == id:
+        return view.migration
+    return next((ended for ended in view.past if ended.id == id), None)

@@ -1,0 +1,211 @@
+"""Control requests: what a user or a controller asks of later epochs."""
+
+import base64
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.errors import RefusedError
+from godwit.model.routing import Routing, Update
+
+OnTimeout = Literal["finish", "rollback"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Updates(Sequence[Update]):
+    """Any number of updates, packed in arrays: by epoch, and in the order given within an epoch.
+
+    >>> updates = Updates.of([Update(8, 3, 1), Update(7, 0, 1), Update(7, 2, 0)])
+    >>> updates[0], len(updates)
+    (Update(epoch=7, bin=0, worker=1), 3)
+    >>> updates.owners(7)
+    {0: 1, 2: 0}
+    """
+
+    epochs: npt.NDArray[np.int64]
+    bins: npt.NDArray[np.int64]
+    workers: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, updates: Iterable[Update]) -> Self:
+        rows = [(update.epoch, update.bin, update.worker) for update in updates]
+        table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
+        epochs, bins, workers = table[np.argsort(table[:, 0], kind="stable")].T
+        return cls(epochs, bins, workers)
+
+    def owners(self, epoch: int) -> dict[int, int]:
+        """The worker of each bin that the updates of one epoch name; the last update counts."""
+        start, stop = np.searchsorted(self.epochs, [epoch, epoch + 1])
+        return dict(
+            zip(self.bins[start:stop].tolist(), self.workers[start:stop].tolist(), strict=True)
+        )
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    @overload
+    def __getitem__(self, index: int) -> Update: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Updates": ...
+    def __getitem__(self, index: int | slice) -> "Update | Updates":
+        if isinstance(index, slice):
+            return Updates(self.epochs[index], self.bins[index], self.workers[index])
+        return Update(int(self.epochs[index]), int(self.bins[index]), int(self.workers[index]))
+
+    def __iter__(self) -> Iterator[Update]:
+        columns = self.epochs.tolist(), self.bins.tolist(), self.workers.tolist()
+        return map(Update, *columns)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Updates):
+            return NotImplemented
+        return (
+            np.array_equal(self.epochs, other.epochs)
+            and np.array_equal(self.bins, other.bins)
+            and np.array_equal(self.workers, other.workers)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.epochs.tobytes(), self.bins.tobytes(), self.workers.tobytes()))
+
+    def to_json(self) -> list[Any]:
+        epochs, starts = np.unique(self.epochs, return_index=True)
+        slices = zip(
+            epochs.tolist(),
+            np.split(self.bins, starts[1:]),
+            np.split(self.workers, starts[1:]),
+            strict=False,
+        )
+        return [[epoch, _pack(bins), _pack(workers)] for epoch, bins, workers in slices]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Self:
+        none = np.empty(0, np.int64)
+        bins = [_unpack(packed) for _, packed, _ in data]
+        workers = [_unpack(packed) for _, _, packed in data]
+        epochs = [np.full(len(part), epoch) for (epoch, _, _), part in zip(data, bins, strict=True)]
+        return cls(*(np.concatenate([none, *column]) for column in (epochs, bins, workers)))
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """From `epoch` on, `operator` has `workers` workers (None: as before), and `updates` hold.
+
+    The updates are to a routing of `bins` bins, none of them for an earlier epoch.
+    """
+
+    id: int
+    operator: str
+    epoch: int
+    updates: Updates
+    bins: int
+    workers: int | None
+
+    def __post_init__(self) -> None:
+        if self.updates and self.updates[0].epoch < self.epoch:
+            raise RefusedError(
+                f"an update for epoch {self.updates[0].epoch} in a request from epoch {self.epoch} "
+                "on; give the request the epoch of its first update"
+            )
+
+    @property
+    def last(self) -> int:
+        """The last epoch at which this request changes something."""
+        return int(self.updates.epochs[-1]) if self.updates else self.epoch
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "schedule",
+            "id": self.id,
+            "operator": self.operator,
+            "epoch": self.epoch,
+            "updates": self.updates.to_json(),
+            "bins": self.bins,
+            "workers": self.workers,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**{**data, "updates": Updates.from_json(data["updates"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """Bring `operator` from `origin`, the routing that this was planned for, to `target`.
+
+    `strategy` cuts the way into steps. With a `deadline`, the outcome at that time is `on_timeout`.
+    `supersede` says that an open migration ends where it is. Times are seconds since 1970.
+    """
+
+    id: int
+    operator: str
+    origin: Routing
+    target: Routing
+    strategy: str
+    time: float
+    deadline: float | None = None
+    on_timeout: OnTimeout = "finish"
+    supersede: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "migrate",
+            "id": self.id,
+            "operator": self.operator,
+            "origin": self.origin.to_json(),
+            "target": self.target.to_json(),
+            "strategy": self.strategy,
+            "time": self.time,
+            "deadline": self.deadline,
+            "on_timeout": self.on_timeout,
+            "supersede": self.supersede,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        origin, target = Routing.from_json(data["origin"]), Routing.from_json(data["target"])
+        return cls(**{**data, "origin": origin, "target": target})
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End `migration` of `operator` after the steps that have begun, or move its bins back."""
+
+    id: int
+    operator: str
+    migration: int
+    rollback: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "abort",
+            "id": self.id,
+            "operator": self.operator,
+            "migration": self.migration,
+            "rollback": self.rollback,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+Request = Schedule | Migrate | Abort
+
+
+def request_from_json(data: dict[str, Any]) -> Request:
+    """The request that `to_json` made this of."""
+    kinds: dict[str, type[Request]] = {"schedule": Schedule, "migrate": Migrate, "abort": Abort}
+    return kinds[data["kind"]].from_json({k: v for k, v in data.items() if k != "kind"})
+
+
+def _pack(values: npt.NDArray[np.int64]) -> str:
+    return base64.b64encode(zlib.compress(values.astype("<i8").tobytes(), 1)).decode()
+
+
+def _unpack(packed: str) -> npt.NDArray[np.int64]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), "<i8").astype(np.int64)

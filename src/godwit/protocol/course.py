@@ -1,0 +1,150 @@
+"""Which routing an operator has in each epoch to come: requests taken in, epochs begun.
+
+All requests end here, whoever made them and by whatever way, in the order of their ids. What is
+taken in is never lost: the state after an epoch has begun is written down with its intent.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from godwit.errors import ConfigError, RefusedError
+from godwit.model.requests import Abort, Migrate, Request, Schedule
+from godwit.model.routing import Routing
+from godwit.protocol.migration import Ended, Migration
+
+PAST = 20  # ended migrations that an operator remembers
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One operator: `routing` is that of epoch `begun`, `migration` an open one.
+
+    While a migration is open nothing is scheduled, and the other way round. `past` are the
+    migrations that ended last, the newest at the end.
+    """
+
+    operator: str
+    begun: int
+    routing: Routing
+    scheduled: tuple[Schedule, ...] = ()
+    migration: Migration | None = None
+    past: tuple[Ended, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Does something wait for epochs to come?"""
+        return bool(self.scheduled) or self.migration is not None
+
+    def take(self, request: Request) -> Self:
+        """With a request taken in; raises RefusedError, and then nothing has changed."""
+        match request:
+            case Schedule():
+                return self._schedule(request)
+            case Migrate():
+                return self._migrate(request)
+            case Abort():
+                return self._abort(request)
+
+    def begin(self, epoch: int, now: float) -> Self:
+        """With the routing of `epoch`, which begins at the time `now`."""
+        routing = _apply(self.routing, self.scheduled, epoch)
+        later = tuple(request for request in self.scheduled if request.last > epoch)
+        begun = replace(self, begun=epoch, routing=routing, scheduled=later)
+        if self.migration is None:
+            return begun
+        migration, routing = self.migration.begin(epoch, routing, now)
+        return replace(begun, routing=routing)._with(migration)
+
+    def restart(self, routing: Routing) -> Self:
+        """The query starts again with this routing; another one than before overrules requests."""
+        if routing == self.routing:
+            return self
+        changed = replace(self, routing=routing, scheduled=())
+        if self.migration is None:
+            return changed
+        return changed._with(self.migration.overrule(self.begun))
+
+    def _with(self, migration: Migration) -> Self:
+        """With the migration after an event: still open, or with those of the past."""
+        if migration.is_open:
+            return replace(self, migration=migration)
+        return replace(self, migration=None, past=(*self.past, migration.summary())[-PAST:])
+
+    def _schedule(self, request: Schedule) -> Self:
+        if not request.updates:
+            raise RefusedError("the request holds no update")
+        first = request.updates[0].epoch
+        if first <= self.begun:
+            raise RefusedError(
+                f"epoch {first} has begun; the earliest epoch for an update is {self.begun + 1}"
+            )
+        self._check_bins(request.bins)
+        if self.migration is not None:
+            raise RefusedError(f"{self._opened()}; wait for its end or abort it")
+        scheduled = (*self.scheduled, request)
+        _foresee(self.routing, scheduled, self.begun)
+        return replace(self, scheduled=scheduled)
+
+    def _migrate(self, request: Migrate) -> Self:
+        self._check_bins(request.target.bins)
+        if self.scheduled:
+            last = max(schedule.last for schedule in self.scheduled)
+            raise RefusedError(
+                f"updates of operator '{self.operator}' are scheduled up to epoch {last}; "
+                "migrate when they have taken effect"
+            )
+        if self.migration is not None and not request.supersede:
+            raise RefusedError(f"{self._opened()}; wait for its end, abort it or supersede it")
+        if request.origin != self.routing:
+            raise RefusedError(
+                f"the plan was made for another routing than operator '{self.operator}' has now; "
+                "plan again"
+            )
+        try:
+            migration = Migration.of(request)
+        except ConfigError as error:  # an unknown strategy
+            raise RefusedError(str(error)) from None
+        if self.migration is not None:
+            self = self._with(self.migration.supersede(self.begun))
+        return replace(self, migration=migration)
+
+    def _abort(self, request: Abort) -> Self:
+        migration = self.migration
+        if migration is None or migration.id != request.migration:
+            ends = {ended.id: ended.phase for ended in self.past}
+            state = f"is {ends[request.migration]}" if request.migration in ends else "is unknown"
+            raise RefusedError(
+                f"migration {request.migration} of operator '{self.operator}' {state}; "
+                "only an open one can be aborted"
+            )
+        return self._with(migration.abort(self.begun, request.rollback))
+
+    def _opened(self) -> str:
+        assert self.migration is not None
+        return f"migration {self.migration.id} of operator '{self.operator}' is open"
+
+    def _check_bins(self, bins: int) -> None:
+        if bins != self.routing.bins:
+            raise RefusedError(
+                f"the target has {bins} bins, operator '{self.operator}' has {self.routing.bins}"
+            )
+
+
+def _foresee(routing: Routing, requests: Sequence[Schedule], begun: int) -> None:
+    """Raise RefusedError unless all updates for epochs after `begun` can be applied in turn."""
+    epochs = {int(epoch) for r in requests for epoch in np.unique(r.updates.epochs)}
+    for epoch in sorted(epochs):
+        if epoch > begun:
+            routing = _apply(routing, requests, epoch)
+
+
+def _apply(routing: Routing, requests: Iterable[Schedule], epoch: int) -> Routing:
+    """`routing` with the updates for `epoch`, request by request."""
+    for request in requests:
+        if owners := request.updates.owners(epoch):
+            workers = routing.workers if request.workers is None else request.workers
+            routing = routing.assign(owners, workers)
+    return routing

@@ -1,0 +1,155 @@
+"""Taking requests in and deciding routings: the courses of all operators, kept in the log."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from godwit.errors import DamagedFileError, RefusedError
+from godwit.log.intent import Intent
+from godwit.log.journal import Journal
+from godwit.log.layout import request_name, undone_name
+from godwit.model.requests import Migrate, Request, Schedule
+from godwit.model.routing import Routing
+from godwit.protocol.course import Course
+from godwit.protocol.migration import Ended, Migration
+
+
+class Courses:
+    """The courses of a query's operators, and the requests that were taken into them.
+
+    `routings` gives the first routing of each operator, or the one that a start asks for. Requests
+    are taken in by the order of their ids, wherever they come from.
+    """
+
+    def __init__(self, journal: Journal, routings: Mapping[str, Routing], begun: int) -> None:
+        self._journal = journal
+        self._refused: dict[int, str] = {}
+        intent = journal.intent(begun)
+        self._taken = intent.control if intent else 0
+        self._courses = {
+            name: Course(name, begun, routing) if intent is None else self._read(name, intent)
+            for name, routing in routings.items()
+        }
+        self.take_in()
+        for name, routing in routings.items():
+            before = self._courses[name]
+            self._courses[name] = before.restart(routing)
+            if routing != before.routing:
+                for request in before.scheduled:
+                    self._put_aside(request)
+
+    def __getitem__(self, operator: str) -> Course:
+        if operator not in self._courses:
+            raise RefusedError(
+                f"unknown operator '{operator}'; this query has {', '.join(self._courses)}"
+            )
+        return self._courses[operator]
+
+    @property
+    def are_open(self) -> bool:
+        """Does something wait for epochs to come?"""
+        return any(course.is_open for course in self._courses.values())
+
+    def take_in(self) -> None:
+        """Take in the requests that have come since."""
+        for request in self._journal.control.requests(after=self._taken):
+            self._taken = request.id
+            try:
+                self._courses[request.operator] = self[request.operator].take(request)
+            except RefusedError as error:
+                self._refused[request.id] = str(error)
+                if isinstance(request, Schedule):
+                    self._put_aside(request)
+
+    def ask(self, operator: str, make: Callable[[Course], Request]) -> Request:
+        """Take in the request that `make` makes, durably; or raise RefusedError.
+
+        It is made and judged with all that was asked before it taken in.
+        """
+        while True:
+            self.take_in()
+            request = make(self[operator])
+            self[operator].take(request)
+            self._journal.check()
+            try:
+                request = self._journal.control.claim(request)
+            except FileExistsError:
+                continue  # another process was first: its request comes before this one
+            self.take_in()
+            return request
+
+    def begin(self, epoch: int) -> "Decision":
+        """What the next epoch is to be; `decided` makes it so."""
+        self.take_in()
+        now = time.time()
+        return Decision(
+            {name: course.begin(epoch, now) for name, course in self._courses.items()},
+            self._taken,
+            dict(self._refused),
+        )
+
+    def decided(self, decision: "Decision") -> None:
+        """The intent of the decision is written."""
+        self._courses = decision.courses
+        self._refused = {}
+
+    def _read(self, name: str, intent: Intent) -> Course:
+        """The course of an operator as of an intent, with the schedules that are not over."""
+        entry = intent.migrations.get(name, {"open": None, "past": []})
+        routing = intent.routings[name]
+        scheduled = [
+            request
+            for number in self._journal.control.ids()
+            if number <= intent.control
+            and isinstance(request := self._journal.control.request(number), Schedule)
+            and request.last > intent.epoch
+            and (request.operator, request.bins) == (name, routing.bins)
+        ]
+        return Course(
+            name,
+            intent.epoch,
+            routing,
+            tuple(scheduled),
+            self._open(entry["open"]) if entry["open"] else None,
+            tuple(map(Ended.from_json, entry["past"])),
+        )
+
+    def _open(self, entry: dict[str, Any]) -> Migration:
+        path = str(self._journal.files.root / request_name(entry["id"]))
+        try:
+            request = self._journal.control.request(entry["id"])
+        except FileNotFoundError:
+            raise DamagedFileError(path, "is missing, but its migration is open") from None
+        if not isinstance(request, Migrate):
+            raise DamagedFileError(path, "is not the request of a migration, which is open")
+        return Migration.from_json(entry, request)
+
+    def _put_aside(self, request: Schedule) -> None:
+        name = request_name(request.id)
+        self._journal.move(name, undone_name(self._journal.generation, name))
+
+
+class Decision:
+    """The courses in an epoch that is about to be decided."""
+
+    def __init__(
+        self, courses: Mapping[str, Course], control: int, refused: Mapping[int, str]
+    ) -> None:
+        self.courses = dict(courses)
+        self.control = control
+        self.refused = {str(number): reason for number, reason in refused.items()}
+
+    @property
+    def routings(self) -> dict[str, Routing]:
+        return {name: course.routing for name, course in self.courses.items()}
+
+    @property
+    def migrations(self) -> dict[str, Any]:
+        return {
+            name: {
+                "open": course.migration.to_json() if course.migration else None,
+                "past": [ended.to_json() for ended in course.past],
+            }
+            for name, course in self.courses.items()
+            if course.migration or course.past
+        }

@@ -1,0 +1,198 @@
+"""What a query is doing, told from its checkpoint alone: for people, scripts and dashboards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.errors import ConfigError
+from godwit.log.history import Generation, History
+from godwit.log.intent import Intent
+from godwit.log.manifest import Manifest
+from godwit.model.requests import Migrate
+from godwit.model.routing import Routing
+from godwit.protocol.migration import Ended, Phase
+from godwit.state.run import SEGMENTS
+from godwit.state.tree import Tree
+from godwit.strategies.steps import left
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker in the newest published epoch; its rows and bytes of state are estimated."""
+
+    worker: int
+    bins: int
+    rows: int
+    bytes: int
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationView:
+    """An open migration, or one of the past."""
+
+    id: int
+    operator: str
+    strategy: str
+    workers: tuple[int, int]
+    bins: int
+    arrived: int
+    accepted: float
+    outcome: str
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorView:
+    """One operator: its routing in the newest decided epoch, its state, its last epoch."""
+
+    name: str
+    routing: Routing
+    rows: int
+    bytes: int
+    files: int
+    workers: tuple[WorkerView, ...]
+    migration: MigrationView | None
+    past: tuple[MigrationView, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(worker.records for worker in self.workers)
+
+    @property
+    def imbalance(self) -> float:
+        """The records of the busiest worker over the mean of all; 1 is even."""
+        return max(w.records for w in self.workers) * len(self.workers) / max(self.records, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A query: `epoch` is the newest published one, `begun` the newest decided one."""
+
+    checkpoint: str
+    epoch: int
+    begun: int
+    driver: Generation
+    operators: Mapping[str, OperatorView]
+
+    @classmethod
+    def of(cls, checkpoint: Path) -> "Overview":
+        history = History.inspect(checkpoint)
+        manifest, intent = newest(history)
+        generations = history.generations()
+        return cls(
+            checkpoint=str(checkpoint),
+            epoch=manifest.epoch,
+            begun=intent.epoch,
+            driver=generations[-1],
+            operators={
+                name: _operator(history, name, manifest, intent) for name in manifest.operators
+            },
+        )
+
+    def operator(self, name: str | None) -> OperatorView:
+        """The operator of this name, or the only one."""
+        if name is None and len(self.operators) > 1:
+            raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
+        name = name or next(iter(self.operators))
+        if name not in self.operators:
+            raise ConfigError(
+                f"unknown operator '{name}'; the query has {', '.join(self.operators)}"
+            )
+        return self.operators[name]
+
+
+def newest(history: History) -> tuple[Manifest, Intent]:
+    """The newest published epoch and the newest decided one, beside a query that runs on."""
+    while True:
+        manifest = history.last()
+        begun = max(history.intents(), default=None)
+        if manifest is None or begun is None:
+            raise ConfigError(f"{history.root} holds no committed epoch yet")
+        if (intent := history.intent(begun)) is not None:
+            return manifest, intent
+
+
+def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -> OperatorView:
+    routing = intent.routings[name]
+    trees = [Tree.from_json(tree) for tree in manifest.trees[name].values()]
+    rows = np.sum([_rows_by_segment(tree) for tree in trees], axis=0)
+    size = sum(ref.bytes for tree in trees for ref in tree.files.values())
+    receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
+    share = np.bincount(routing.owners, _rows_by_bin(rows, routing.bins), routing.workers)
+    total = int(rows.sum())
+    migrations = intent.migrations.get(name, {"open": None, "past": []})
+    return OperatorView(
+        name=name,
+        routing=routing,
+        rows=total,
+        bytes=size,
+        files=sum(len(tree.files) for tree in trees),
+        workers=tuple(
+            WorkerView(
+                worker=worker,
+                bins=len(routing.bins_of(worker)),
+                rows=round(share[worker]),
+                bytes=round(size * share[worker] / max(total, 1)),
+                records=receipts.get(worker, {}).get("records", 0),
+                seconds=round(sum(receipts.get(worker, {}).get("seconds", {}).values()), 4),
+            )
+            for worker in range(routing.workers)
+        ),
+        migration=_open(history, intent, name, migrations["open"]),
+        past=tuple(_ended(Ended.from_json(entry)) for entry in migrations["past"]),
+    )
+
+
+def _rows_by_segment(tree: Tree) -> npt.NDArray[np.float64]:
+    """Stored rows, of which newer ones may hide older ones of the same key."""
+    return np.array([sum(run.rows for run in runs) for runs in tree.segments], np.float64)
+
+
+def _rows_by_bin(rows: npt.NDArray[np.float64], bins: int) -> npt.NDArray[np.float64]:
+    """Bins and segments are both ranges of the hash space; within a segment all bins are alike."""
+    if bins < SEGMENTS:
+        summed: npt.NDArray[np.float64] = rows.reshape(bins, -1).sum(axis=1)
+        return summed
+    return np.repeat(rows * SEGMENTS / bins, bins // SEGMENTS)
+
+
+def _open(
+    history: History, intent: Intent, name: str, entry: dict[str, Any] | None
+) -> MigrationView | None:
+    if entry is None:
+        return None
+    request = history.control.request(entry["id"])
+    assert isinstance(request, Migrate)
+    goal = request.origin if entry["phase"] == Phase.RETURNING else request.target
+    bins = len(left(request.origin, request.target))
+    return MigrationView(
+        id=request.id,
+        operator=name,
+        strategy=request.strategy,
+        workers=(request.origin.workers, request.target.workers),
+        bins=bins,
+        arrived=bins - len(left(intent.routings[name], goal)),
+        accepted=request.time,
+        outcome=entry["phase"],
+        epoch=None,
+    )
+
+
+def _ended(ended: Ended) -> MigrationView:
+    return MigrationView(
+        id=ended.id,
+        operator=ended.operator,
+        strategy=ended.strategy,
+        workers=ended.workers,
+        bins=ended.bins,
+        arrived=ended.bins if ended.phase is Phase.DONE else 0,
+        accepted=ended.accepted,
+        outcome=str(ended.phase),
+        epoch=ended.epoch,
+    )

@@ -1,0 +1,150 @@
+"""Commands on a query that runs elsewhere: here a driver whose epochs the test runs."""
+
+import json
+import re
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from godwit.cli import asking, main
+from godwit.model.routing import Routing
+from godwit.runtime.driver import Driver
+from godwit.strategies import fluid
+from tests.runtime.samples import content, drive, publish, simulate, words
+
+
+class Running:
+    """A query of which an epoch runs whenever somebody waits for it."""
+
+    def __init__(self, checkpoint: Path, driver: Driver) -> None:
+        self.checkpoint = checkpoint
+        self.driver = driver
+        self._pool = ThreadPoolExecutor(1)
+
+    def command(self, *arguments: str) -> int:
+        """Run a command, and epochs until it has ended."""
+        name, *rest = arguments
+        asked: Future[int] = self._pool.submit(main, [name, str(self.checkpoint), *rest])
+        ticks = self.checkpoint / "godwit" / "ticks"
+        while not asked.done():
+            if waiting := [path for path in ticks.iterdir() if path.name[0] != "."]:
+                for tick in waiting:
+                    tick.unlink()
+                publish(self.driver, (self.driver.committed or 0) + 1)
+        return asked.result()
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Running:
+    sim = simulate(tmp_path, workers=2, bins=16)
+    sim.feed(words("a", "b", "c", "a"))
+    return Running(tmp_path, sim.driver)
+
+
+def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    assert query.command("status") == 0
+    text = capsys.readouterr().out
+    assert "epoch 0\ndriver 1: process" in text
+    assert "counts: 2 workers, 16 bins, 3 rows" in text
+    assert query.command("status", "--json") == 0
+    data = json.loads(capsys.readouterr().out)["operators"]["counts"]
+    assert (data["records"], data["rows"], data["routing"]["bins"]) == (4, 3, 16)
+    assert [worker["bins"] for worker in data["workers"]] == [8, 8]
+    assert sum(worker["records"] for worker in data["workers"]) == 4
+
+
+def test_plan_and_apply(query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    assert query.command("plan", "--workers", "4", "--out", str(file)) == 0
+    assert "8 of 16 bins move" in capsys.readouterr().err
+    assert query.command("plan", "--workers", "4", "--out", str(file)) == 2  # it is there
+    assert query.command("plan", "--workers", "4", "--explain") == 0
+    assert "2 -> 4 workers, 8 of 16 bins move" in capsys.readouterr().out
+    assert query.command("apply", str(file), "--strategy", "batched:3", "--watch") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("migration 1 is done")
+    assert query.driver.routing("counts") == Routing.even(16, 2).spread(4)
+    before = content(tmp_path / "godwit")
+    assert query.command("apply", str(file)) == 2
+    assert "another routing of operator 'counts'" in capsys.readouterr().err
+    assert content(tmp_path / "godwit") == before
+    assert query.command("history", "--json") == 0
+    (past,) = json.loads(capsys.readouterr().out)
+    assert (past["workers"], past["bins"], past["outcome"]) == ([2, 4], 8, "done")
+
+
+def test_abort(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    assert query.command("abort") == 2
+    assert "no open migration" in capsys.readouterr().err
+    query.driver.migrate("counts", Routing.even(16, 4), strategy=fluid())
+    publish(query.driver, 1)
+    assert query.command("status") == 0
+    assert "migration 1: 2 -> 4 workers, fluid, moving, 1 of 12 bins" in capsys.readouterr().out
+    assert query.command("abort", "--rollback") == 0
+    assert query.command("watch") == 1
+    assert capsys.readouterr().out.splitlines()[-1].endswith("migration 1 is rolled back")
+    assert query.driver.routing("counts") == Routing.even(16, 2)
+    assert query.command("history") == 0
+    assert "rolled back" in capsys.readouterr().out
+
+
+def test_a_refusal_is_told(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    query.driver.migrate("counts", Routing.even(16, 4), strategy=fluid())
+    publish(query.driver, 1)
+    assert query.command("apply", "--workers", "3") == 1
+    assert "was refused: migration 1 of operator 'counts' is open" in capsys.readouterr().err
+
+
+def test_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(drive(tmp_path, workers=1, bins=4), 0)
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
+    assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
+    assert "request 1 waits" in capsys.readouterr().err
+    driver = drive(tmp_path)
+    publish(driver, 1)
+    assert driver.routing("counts").workers == 2
+
+
+BAD = {
+    "neither": (["apply", "{}"], "give a plan or --workers"),
+    "strategy": (["apply", "{}", "--workers", "2", "--strategy", "x"], "unknown strategy 'x'"),
+    "operator": (["apply", "{}", "--workers", "2", "--operator", "sums"], "unknown operator"),
+    "workers": (["plan", "{}", "--workers", "0"], "workers must be from 1"),
+    "plan file": (["apply", "{}", "missing.json"], "missing.json"),
+    "no checkpoint": (["status", "{}/other"], "there is no Godwit checkpoint here"),
+    "state": (["state", "{}", "counts"], "give --key"),
+    "key columns": (["state", "{}", "counts", "--key", "a", "--key", "b"], "the key has 1 columns"),
+    "format": (["state", "{}", "counts", "--export", "x.xls"], "ends in .parquet, .csv, .jsonl"),
+    "epoch": (["state", "{}", "counts", "--key", "a", "--epoch", "7"], "epoch 7 .* not retained"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_changes_nothing(
+    query: Running, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, message = BAD[case]
+    before = content(query.checkpoint)
+    assert main([argument.format(query.checkpoint) for argument in arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("godwit: ")
+    assert re.search(message, line)
+    assert content(query.checkpoint) == before
+
+
+def test_state(query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    look_up = ["state", str(tmp_path), "counts", "--key"]
+    assert main([*look_up, "a", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["word"], row["rows"], row["total"]) == ("a", 2, 2)
+    assert main([*look_up, "zebra"]) == 1
+    assert main([*look_up, "b"]) == 0
+    assert "word  rows  total" in capsys.readouterr().out
+    for suffix in ("parquet", "csv", "jsonl"):
+        file = tmp_path / f"export.{suffix}"
+        assert main(["state", str(tmp_path), "counts", "--export", str(file)]) == 0
+        assert file.stat().st_size
+    lines = (tmp_path / "export.jsonl").read_text().splitlines()
+    assert {json.loads(line)["word"] for line in lines} == {"a", "b", "c"}

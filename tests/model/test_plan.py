@@ -1,0 +1,65 @@
+"""Plans lead where they say, come back from their files, and fit one routing only."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from godwit.errors import ConfigError, RefusedError
+from godwit.model.plan import Moves, Plan
+from godwit.model.routing import Routing
+
+
+@st.composite
+def routings(draw: st.DrawFn) -> Routing:
+    workers = draw(st.integers(1, 6))
+    owners = draw(st.lists(st.integers(0, workers - 1), min_size=16, max_size=16))
+    return Routing(np.array(owners), workers)
+
+
+@given(routings(), routings())
+def test_a_plan_leads_to_its_target_also_through_a_file(origin: Routing, target: Routing) -> None:
+    plan = Plan.of("counts", origin, target)
+    assert plan.bins == len(list(origin.moves_to(target)))
+    again = Plan.from_text(plan.to_text())
+    assert again == plan
+    assert again.target(origin) == target
+
+
+@given(routings(), st.integers(1, 8))
+def test_spread_is_even_and_moves_as_few_bins_as_possible(routing: Routing, workers: int) -> None:
+    target = routing.spread(workers)
+    counts = np.bincount(target.owners, minlength=workers)
+    assert (len(counts), target.workers) == (workers, workers)
+    assert counts.max() - counts.min() <= 1
+    before = sorted((len(routing.bins_of(w)) for w in range(workers)), reverse=True)
+    share, more = divmod(16, workers)
+    kept = sum(min(had, share + (i < more)) for i, had in enumerate(before))
+    assert len(list(routing.moves_to(target))) == 16 - kept
+
+
+def test_a_plan_for_another_routing_is_refused() -> None:
+    plan = Plan.of("counts", Routing.even(16, 2), Routing.even(16, 3))
+    for other in (Routing.even(16, 3), Routing.even(32, 2), Routing(Routing.even(16, 2).owners, 3)):
+        with pytest.raises(RefusedError, match="another routing of operator 'counts'"):
+            plan.target(other)
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        (Moves(0, 2, 1, 0), "worker 1 does not own bin 0"),
+        (Moves(14, 16, 1, 0), "worker 1 does not own bin 16"),
+        (Moves(0, 0, 0, 5), "unknown worker 5"),
+    ],
+)
+def test_moves_that_do_not_fit_are_refused(moves: Moves, message: str) -> None:
+    origin = Routing.even(16, 2)
+    with pytest.raises(RefusedError, match=message):
+        Plan("counts", origin.digest(), 2, (moves,)).target(origin)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"moves": [{"bins": "x"}]}', '{"moves": 3}'])
+def test_other_texts_are_no_plans(text: str) -> None:
+    with pytest.raises(ConfigError, match="not a plan that Godwit can read"):
+        Plan.from_text(text)
