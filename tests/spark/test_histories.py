@@ -1,0 +1,192 @@
+"""Random histories on real Spark come out as in plain Python, in state and in the file sink.
+
+A history is inputs x migrations of the running query x restarts with other workers and bins x
+deaths: of the driver's part of an epoch, wherever it is, and by SIGKILL of the process of a task.
+The in-memory runtime plays many more, and stranger ones, in `tests/runtime/test_histories.py`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+import godwit as gw
+from godwit import faults
+from godwit.model.routing import Routing
+from godwit.model.schema import to_ddl
+from godwit.runtime.snapshot import Snapshot
+from godwit.runtime.verify import verify
+from tests.runtime.workloads import (
+    COLLECT,
+    ENDS,
+    TALLY,
+    TOTALS,
+    Row,
+    Workload,
+    in_order,
+    tabulate,
+)
+from tests.spark.feed import Feed
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+HISTORIES = 24
+IN_TASKS = ("delta", "outputs")
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The epoch of the episode's first batch dies at this point."""
+
+    point: str
+    side: faults.Side
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """From one start of the query to the next."""
+
+    workers: int | None
+    bins: int | None
+    owners: tuple[int, ...] | None  # asked for before the batches; repeated over all bins
+    kill: Kill | None
+    batches: tuple[tuple[Row, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    workload: Workload
+    episodes: tuple[Episode, ...]
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    workload = draw(st.sampled_from([TOTALS, ENDS, TALLY, COLLECT]))
+    rows = st.lists(st.sampled_from(workload.records), min_size=1, max_size=12).map(tuple)
+    episodes = st.builds(
+        Episode,
+        workers=st.none() | st.integers(1, 3),
+        bins=st.none() | st.sampled_from([4, 64, 1]),
+        owners=st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
+        kill=st.none()
+        | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(["before", "after"])),
+        batches=st.lists(rows, min_size=1, max_size=2).map(tuple),
+    )
+    return Story(workload, tuple(draw(st.lists(episodes, min_size=1, max_size=3))))
+
+
+class DeathError(Exception):
+    """The end of a query, as far as its checkpoint can tell."""
+
+
+@pytest.fixture
+def armed(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """A directory in which the processes of tasks look for their faults."""
+    directory = tmp_path / "faults"
+    directory.mkdir()
+    environment = spark.sparkContext.environment
+    environment["GODWIT_FAULTS"] = str(directory)
+    yield directory
+    del environment["GODWIT_FAULTS"]
+
+
+class Play:
+    """A query on Spark, and what it should come to."""
+
+    def __init__(self, spark: SparkSession, home: Path, armed: Path, workload: Workload) -> None:
+        self._workload = workload
+        self._model = workload.model()
+        self._expected: list[list[Row]] = []
+        self._feed = Feed(home / "input", to_ddl(workload.schema))
+        self._checkpoint, self._output = home / "checkpoint", home / "output"
+        self._armed = armed
+        self._died = False
+        source = gw.stream(self._feed.stream(spark))
+        self._job = source._with(workload.operator).to(gw.files(self._output))
+
+    def run(self, episode: Episode) -> None:
+        query = self._start(episode.workers, episode.bins)
+        self._died = False
+        try:
+            if episode.owners:
+                bins = query.routing().bins
+                owners = np.resize(np.array(episode.owners, np.int32), bins)
+                query.migrate(Routing(owners, max(episode.owners) + 1)).wait()
+            with self._death(episode.kill, (query.epoch if query.epoch is not None else -1) + 1):
+                for batch in episode.batches:
+                    self._expected.append(in_order(self._model.feed(batch)))
+                    self._feed.add(batch)
+                try:
+                    query.process_all_available()
+                    return
+                except Exception:
+                    if not self._died:
+                        raise
+                    event("the driver died")
+            query = self._start()
+            query.process_all_available()
+        finally:
+            query.stop()
+
+    def _start(self, workers: int | None = None, bins: int | None = None) -> gw.Query:
+        return self._job.start(self._checkpoint, workers=workers, bins=bins)
+
+    def _death(self, kill: Kill | None, epoch: int):  # type: ignore[no-untyped-def]
+        """Let the process of a task, or the driver's part of an epoch, die at a point."""
+        if kill is not None and kill.point in IN_TASKS:
+            (self._armed / f"{kill.point}-{kill.side}-{epoch}").write_text("SIGKILL")
+
+        def reach(point: str, side: faults.Side, at: int) -> None:
+            if kill is not None and (point, side, at) == (kill.point, kill.side, epoch):
+                self._died = True
+                raise DeathError
+
+        return patch.object(faults, "handler", reach)
+
+    def check(self) -> None:
+        root = self._output
+        found = {
+            int(part.name.removeprefix("epoch=")): in_order(
+                row
+                for file in part.glob("*.parquet")
+                for row in pq.ParquetFile(file).read().to_pylist()
+            )
+            for part in root.glob("epoch=*")
+        }
+        assert [found[epoch] for epoch in sorted(found) if found[epoch]] == [
+            rows for rows in self._expected if rows
+        ]
+        for table, expected in self._model.state().items():
+            snapshot = Snapshot.open(self._checkpoint, self._workload.operator.name, table=table)
+            rows = [row for part in snapshot.read() for row in part.to_pylist()]
+            assert tabulate(rows) == in_order(expected)
+        assert verify(self._checkpoint).findings == []
+
+
+def test_histories(
+    spark: SparkSession, armed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    @settings(
+        max_examples=HISTORIES,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(stories())
+    def comes_out_right(story: Story) -> None:
+        home = tmp_path_factory.mktemp("history")
+        for fault in armed.iterdir():
+            fault.unlink()
+        play = Play(spark, home, armed, story.workload)
+        for episode in story.episodes:
+            play.run(episode)
+        play.check()
+        event(f"{len(list(armed.glob('*.taken')))} processes of tasks died")
+
+    comes_out_right()
