@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
+from godwit.runtime.work import plain
 from godwit.spark.types import to_arrow, to_spark
 
 DDL = """
@@ -58,7 +59,8 @@ def test_the_arrow_types_are_those_that_map_in_arrow_hands_over(spark: SparkSess
     df = spark.createDataFrame([tuple(nulls)], schema)
     (row,) = df.mapInArrow(Schema(), "schema binary").collect()
     handed = pa.ipc.read_schema(pa.py_buffer(row["schema"]))
-    assert to_arrow(schema).equals(handed)
+    assert to_arrow(schema).names == handed.names
+    assert to_arrow(schema).types == [plain(field.type) for field in handed]
     assert to_spark(handed) == schema
 
 

@@ -191,7 +191,7 @@ def _open_segment(files: FileCache, spec: TableSpec, tree: Tree, segment: int) -
 def _records(batches: list[pa.RecordBatch], key: Sequence[str]) -> pa.Table:
     """The batches as one table in one chunk, of the types that operators know, and with hashes."""
     table = pa.Table.from_batches(batches).combine_chunks()
-    fields = [field.with_type(_plain(field.type)) for field in table.schema]
+    fields = [field.with_type(plain(field.type)) for field in table.schema]
     if fields != list(table.schema):
         table = table.cast(pa.schema(fields))
     if HASH not in table.column_names:
@@ -199,7 +199,7 @@ def _records(batches: list[pa.RecordBatch], key: Sequence[str]) -> pa.Table:
     return table
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain(kind: pa.DataType) -> pa.DataType:
     """State is kept in UTC, while Spark hands timestamps over in the session's time zone; and
     Spark says, as state does not, whether there may be nulls inside of a value."""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -209,9 +209,9 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind) and not any(field.metadata for field in kind):  # no variant
         return pa.struct([_plain_field(field) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), _plain_field(kind.item_field))
+        return pa.map_(plain(kind.key_type), _plain_field(kind.item_field))
     return kind
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_plain(field.type)).with_nullable(True)
+    return field.with_type(plain(field.type)).with_nullable(True)
