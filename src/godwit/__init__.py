@@ -14,15 +14,19 @@ from godwit.log.restore import restore
 from godwit.model.routing import Routing, Update
 from godwit.operators.forms import List, Map, Value
 from godwit.operators.functions import avg, count, first, last, max, min, sum
-from godwit.spark.query import Migration, Query
+from godwit.runtime.prometheus import PrometheusFile
+from godwit.runtime.report import EpochReport, OperatorReport
+from godwit.spark.query import Migration, Query, Scheduled
 from godwit.spark.reading import read_state
 from godwit.spark.sinks import console, files, foreach_batch, memory, table
 from godwit.spark.stream import Job, Stream, stream
+from godwit.strategies import all_at_once, batched, fluid, matched
 
 __all__ = [
     "CheckpointError",
     "ConfigError",
     "DamagedFileError",
+    "EpochReport",
     "FencedError",
     "GodwitError",
     "IncompatibleError",
@@ -31,19 +35,26 @@ __all__ = [
     "Map",
     "Migration",
     "OperatorError",
+    "OperatorReport",
+    "PrometheusFile",
     "Query",
     "RefusedError",
     "Routing",
+    "Scheduled",
     "Stream",
     "Update",
     "Value",
+    "all_at_once",
     "avg",
+    "batched",
     "console",
     "count",
     "files",
     "first",
+    "fluid",
     "foreach_batch",
     "last",
+    "matched",
     "max",
     "memory",
     "min",

@@ -23,6 +23,7 @@ from godwit.log.journal import Journal
 from godwit.log.layout import HOME, SPARK
 from godwit.runtime.verify import verify
 from godwit.spark import route
+from godwit.spark.query import Progress
 from tests.spark.feed import Feed
 
 pytestmark = pytest.mark.spark
@@ -201,11 +202,19 @@ def test_a_migration_of_an_idle_query_completes(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:
     feed.add(words("a b c d e f g h"))
-    query = counting(spark, feed, gw.memory("idle")).start(tmp_path / "checkpoint", workers=2)
+    reports: list[gw.EpochReport] = []
+    query = counting(spark, feed, gw.memory("idle")).start(
+        tmp_path / "checkpoint", workers=2, listener=reports.append
+    )
     try:
         query.process_all_available()
         assert query.routing().workers == 2
-        assert query.migrate(4).wait(timeout=60) == "done"
+        migration = query.migrate(4, strategy="batched:1000")
+        assert migration.wait(timeout=60) == "done"
+        assert migration.progress == Progress(2048, 2048, "done")
+        query.process_all_available()
+        moved = [report.operators["counts"].moved for report in reports]
+        assert [bins for bins in moved if bins] == [1000, 1000, 48]
         assert query.routing() == gw.Routing.even(4096, 2).spread(4)
         begun = query.epoch
         assert begun is not None

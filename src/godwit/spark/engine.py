@@ -1,9 +1,11 @@
 """One epoch on Spark: decide, run S for each operator, publish, deliver."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,6 +23,7 @@ from godwit.operators.base import Operator
 from godwit.operators.load import Load
 from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.receipt import Receipt
+from godwit.runtime.report import EpochReport
 from godwit.runtime.work import Work
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
@@ -30,6 +33,9 @@ from godwit.state.table import FileRef
 
 Transform = Callable[[DataFrame], DataFrame]
 Step = Operator | Transform
+Listener = Callable[[EpochReport], None]
+
+log = logging.getLogger("godwit")
 
 S_SCHEMA = StructType([StructField("receipt", StringType())])
 S_SETTINGS = {
@@ -56,6 +62,20 @@ class Worker:
         yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
 
 
+class Clock:
+    """How long the parts of an epoch take, one after the other."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, part: str) -> None:
+        """The part ends here, which began with the end of the one before."""
+        now = perf_counter()
+        self.parts[part] = now - self._last
+        self._last = now
+
+
 class EpochFailedError(Exception):
     """What Spark gets to see of a failure, in few words; the query's handle raises the whole.
 
@@ -76,6 +96,7 @@ class Engine:
     steps: Sequence[Step]
     sink: Sink
     spark_log: Path
+    listener: Listener | None = None
     failure: BaseException | None = None
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
@@ -100,12 +121,30 @@ class Engine:
         query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
         assert query is not None  # Spark writes both before an epoch runs
         assert offsets is not None
+        before = {name: self.driver.routing(name) for name in self.driver.operators}
+        clock = Clock()
         decided = self.driver.begin(epoch, query, offsets)
+        clock.lap("decide")
         if isinstance(decided, Intent):
-            decided = self._compute(batch, decided)
+            receipts = self._compute(batch, decided)
+            clock.lap("compute")
+            decided = self.driver.commit(decided, receipts)
+            clock.lap("publish")
         else:
             self._check_outputs(decided)
         self._deliver(spark, decided)
+        clock.lap("deliver")
+        courses = {name: self.driver.course(name) for name in self.driver.operators}
+        self._tell(EpochReport.of(decided, before, courses, clock.parts))
+
+    def _tell(self, report: EpochReport) -> None:
+        """A log line, and the listener, whose troubles are not those of the query."""
+        log.info("%s", report)
+        if self.listener is not None:
+            try:
+                self.listener(report)
+            except Exception:
+                log.exception("the listener failed in epoch %d", report.epoch)
 
     def _check_outputs(self, manifest: Manifest) -> None:
         """What an earlier start of the query published must be what this one delivers."""
@@ -118,7 +157,7 @@ class Engine:
                 "query once as it was, or roll back to the epoch before with godwit.restore",
             )
 
-    def _compute(self, rows: DataFrame, intent: Intent) -> Manifest:
+    def _compute(self, rows: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
         """Run one operator after the other; each sees only receipted output of the one before."""
         receipts: dict[str, list[Receipt]] = {}
         for step in self.steps[: self.steps.index(self._last_operator) + 1]:
@@ -130,7 +169,7 @@ class Engine:
             if step is not self._last_operator:
                 refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
                 rows = self._read(rows.sparkSession, step, refs)
-        return self.driver.commit(intent, receipts)
+        return receipts
 
     def _deliver(self, spark: SparkSession, manifest: Manifest) -> None:
         """Give the sink the durable outputs that the manifest names, after the code behind them."""

@@ -24,7 +24,7 @@ from godwit.operators.functions import Function
 from godwit.operators.state_machine import StateMachine
 from godwit.runtime.driver import Driver
 from godwit.runtime.work import CacheSpec
-from godwit.spark.engine import Engine, Step, Transform, load
+from godwit.spark.engine import Engine, Listener, Step, Transform, load
 from godwit.spark.plans import stateful_node
 from godwit.spark.query import Query
 from godwit.spark.route import column
@@ -134,13 +134,15 @@ class Job:
         retention: int = 20,
         cache_bytes: int = 8 << 30,
         query_name: str | None = None,
+        listener: Listener | None = None,
     ) -> Query:
         """Start the query, or go on with the one in `checkpoint`.
 
         `workers` and `bins` default to what the checkpoint says, in a new one to Spark's default
         parallelism and 4096. `initial` gives a new checkpoint's first state, by operator (and
         table). The last `retention` epochs can be read and restored. `cache_bytes` bounds the
-        local files of an executor.
+        local files of an executor. `listener` is called with an `EpochReport` after each epoch;
+        the logger `godwit` gets the same as a line.
         """
         source = self.stream.source
         spark = source.sparkSession
@@ -161,7 +163,7 @@ class Job:
         if given and driver.committed is None:
             with _STARTING:
                 load(driver, given)
-        engine = Engine(driver, self.stream.steps, self.sink, path / SPARK)
+        engine = Engine(driver, self.stream.steps, self.sink, path / SPARK, listener)
         writer = (
             with_ticks(source, driver.root / TICKS)
             .writeStream.foreachBatch(engine)

@@ -1,0 +1,106 @@
+"""An epoch in numbers: what a log line, a listener and a dashboard tell of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from godwit.log.manifest import Manifest
+from godwit.model.routing import Routing
+from godwit.protocol.course import Course
+from godwit.strategies.steps import left
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """One operator in one epoch; seconds are those of the slowest worker, part by part.
+
+    `rows` and `bytes` of state were changed and `merged` bytes rewritten; `fetched` bytes came into
+    executors' caches. `moved` bins have another worker than in the epoch before; `left` ones are
+    still to move in the open migration.
+    """
+
+    name: str
+    workers: int
+    records: int
+    outputs: int
+    rows: int
+    bytes: int
+    merged: int
+    fetched: int
+    moved: int
+    left: int
+    migration: int | None
+    seconds: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls, receipts: Sequence[Mapping[str, Any]], before: Routing | None, course: Course
+    ) -> Self:
+        routing, migration = course.routing, course.migration
+        same_bins = before is not None and before.bins == routing.bins
+        parts = dict.fromkeys(part for receipt in receipts for part in receipt["seconds"])
+
+        def total(name: str) -> int:
+            return sum(receipt[name] for receipt in receipts)
+
+        return cls(
+            name=course.operator,
+            workers=routing.workers,
+            records=total("records"),
+            outputs=total("outputs"),
+            rows=total("rows"),
+            bytes=total("bytes"),
+            merged=total("merged_bytes"),
+            fetched=total("fetched"),
+            moved=int(np.sum(before.owners != routing.owners)) if before and same_bins else 0,
+            left=len(left(routing, migration.goal)) if migration else 0,
+            migration=migration.id if migration else None,
+            seconds={p: max(r["seconds"].get(p, 0.0) for r in receipts) for p in parts},
+        )
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.workers} workers, {self.rows:,} rows changed"
+        if self.moved:
+            text += f", {self.moved:,} bins moved"
+        if self.migration is not None:
+            text += f", migration {self.migration} has {self.left:,} bins to go"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReport:
+    """One epoch from its begin to its delivery; `parts` of `seconds` are by name."""
+
+    epoch: int
+    seconds: float
+    parts: Mapping[str, float]
+    operators: Mapping[str, OperatorReport]
+
+    @classmethod
+    def of(
+        cls,
+        manifest: Manifest,
+        before: Mapping[str, Routing],
+        courses: Mapping[str, Course],
+        parts: Mapping[str, float],
+    ) -> Self:
+        operators = {
+            name: OperatorReport.of(receipts, before.get(name), courses[name])
+            for name, receipts in manifest.receipts.items()
+        }
+        return cls(manifest.epoch, sum(parts.values()), dict(parts), operators)
+
+    @property
+    def records(self) -> int:
+        """The records that the first operator got."""
+        return next(iter(self.operators.values())).records
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.parts.items())
+        operators = "; ".join(str(operator) for operator in self.operators.values())
+        return (
+            f"epoch {self.epoch}: {self.records:,} records in {self.seconds:.2f} s ({parts}); "
+            f"{operators}"
+        )

@@ -1,0 +1,47 @@
+"""The numbers of an epoch, for a log line, a listener and Prometheus."""
+
+from pathlib import Path
+
+from godwit.model.routing import Routing
+from godwit.runtime.prometheus import PrometheusFile
+from godwit.runtime.report import EpochReport
+from godwit.strategies import batched
+from tests.runtime.samples import simulate, words
+
+
+def report(tmp_path: Path) -> EpochReport:
+    """The epoch with the first of two steps from 2 to 4 workers, over 3 records of 2 keys."""
+    sim = simulate(tmp_path, workers=2, bins=16)
+    sim.feed(words("a"))
+    before = sim.driver.routing("counts")
+    sim.migrate(Routing.even(16, 2).spread(4), strategy=batched(5))
+    sim.feed(words("a", "b", "a"))
+    manifest = sim.driver._last
+    assert manifest is not None
+    courses = {"counts": sim.driver.course("counts")}
+    return EpochReport.of(manifest, {"counts": before}, courses, {"decide": 0.01, "compute": 0.2})
+
+
+def test_a_line_for_people(tmp_path: Path) -> None:
+    assert str(report(tmp_path)) == (
+        "epoch 1: 3 records in 0.21 s (decide 0.01, compute 0.20); "
+        "counts: 4 workers, 2 rows changed, 5 bins moved, migration 1 has 3 bins to go"
+    )
+
+
+def test_a_file_for_prometheus(tmp_path: Path) -> None:
+    collect = PrometheusFile(tmp_path / "godwit.prom")
+    one = report(tmp_path / "checkpoint")
+    collect(one)
+    collect(one)
+    lines = (tmp_path / "godwit.prom").read_text().splitlines()
+    assert {
+        "godwit_epoch 1",
+        "godwit_epochs_total 2",
+        'godwit_epoch_seconds{part="compute"} 0.2',
+        'godwit_workers{operator="counts"} 4',
+        'godwit_left{operator="counts"} 3',
+        'godwit_records_total{operator="counts"} 6',
+        "# TYPE godwit_records_total counter",
+    } <= set(lines)
+    assert [path.name for path in tmp_path.glob("*.prom")] == ["godwit.prom"]
