@@ -4,7 +4,7 @@ A history is inputs x routings over epochs (migrations, schedules, requests that
 deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
-names. One run plays 1,600 histories: 200 for each of four operators and two hash functions, of
+names. One run plays 2,000 histories: 250 for each of four operators and two hash functions, of
 which one lets most keys collide. (GODWIT_HYPOTHESIS=thorough plays 50 times as many;
 --hypothesis-show-statistics says what happened in them.)
 """
@@ -17,7 +17,7 @@ from tests.runtime.events import Story, stories
 from tests.runtime.histories import Hasher, play
 from tests.runtime.workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 
-HISTORIES = 2 * settings().max_examples
+HISTORIES = 5 * settings().max_examples // 2
 
 
 @pytest.mark.parametrize("hashes", [hash_rows, few_hashes])

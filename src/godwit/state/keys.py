@@ -84,10 +84,8 @@ def grouped(order: Rows, found: Hashes, keys: pa.Table) -> tuple[Rows, Rows]:
     first = changes(found)
     starts = np.flatnonzero(first)
     later = np.flatnonzero(~first)
-    # Every later record of a hash is compared with the first one: as i others are before it, the
-    # record at later[i] is in group later[i] - i - 1.
-    heads = starts[later - np.arange(1, len(later) + 1)]
-    same = equal(keys.take(pa.array(order[later])), keys.take(pa.array(order[heads])))
+    before = order[later - 1]  # the record of the same hash that comes before
+    same = equal(keys.take(pa.array(order[later])), keys.take(pa.array(before)))
     if same.all():
         return order, starts
     return _separated(order, found, keys, clashes=np.unique(found[later[~same]]))

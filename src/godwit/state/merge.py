@@ -30,7 +30,8 @@ def merge(runs: Sequence[Run], spec: TableSpec, final: bool) -> Run:
     oldest_first = runs[::-1]
     hashes = np.concatenate([run.hash for run in oldest_first])
     rows = pa.concat_tables([run.rows for run in oldest_first]).combine_chunks()
-    ages = np.repeat(np.arange(len(runs)), [len(run) for run in oldest_first])
+    lengths = [len(run) for run in oldest_first] if len(spec.sub) else []
+    ages = np.repeat(np.arange(len(lengths)), lengths)
     # A stable sort of presorted pieces is a merge: each key's rows stay oldest first.
     order = np.argsort(hashes, kind="stable")
     order, starts = grouped(order, hashes[order], rows.select(spec.key.names))
@@ -44,7 +45,8 @@ def settle(
     """The numbers of the rows that remain, in the order of (group, CLEAR, sub-key).
 
     Group g, all rows of one key, oldest first, is the rows `order[starts[g]]` up to
-    `order[starts[g + 1]]`; `ages` says for each row which run it is from, the oldest being 0.
+    `order[starts[g + 1]]`. With a sub-key, `ages` says for each row which run it is from, the
+    oldest being 0.
     """
     ops = flat(rows.column(OP)).to_numpy()
     if len(spec.sub):
