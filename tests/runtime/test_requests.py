@@ -183,17 +183,17 @@ def test_a_migration_goes_on_after_restarts(tmp_path: Path) -> None:
         driver = drive(tmp_path)
     assert THREE.owners.tolist() == [0, 0, 1, 2]
     assert found == [([0, 0, 1, 0], 3), ([0, 0, 1, 2], 3), ([0, 0, 1, 2], 3), ([0, 0, 1, 2], 3)]
-    assert driver.outcome("counts", id) == "done"
+    assert driver.outcome(id) == "done"
 
 
 def test_a_migration_is_open_until_its_last_epoch_is_published(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     id = driver.migrate("counts", THREE).id
-    assert driver.outcome("counts", id) is None
+    assert driver.outcome(id) is None
     intent = begin(driver, 0)
-    assert driver.outcome("counts", id) is None
+    assert driver.outcome(id) is None
     driver.commit(intent, idle(driver, intent))
-    assert driver.outcome("counts", id) == "done"
+    assert driver.outcome(id) == "done"
 
 
 def test_one_migration_at_a_time(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_one_migration_at_a_time(tmp_path: Path) -> None:
     second = driver.migrate("counts", Routing.even(4, 2), supersede=True).id
     publish(driver, 1)
     assert driver.routing("counts") == Routing.even(4, 2)
-    assert (driver.outcome("counts", first), driver.outcome("counts", second)) == (
+    assert (driver.outcome(first), driver.outcome(second)) == (
         "superseded",
         "done",
     )
@@ -229,11 +229,11 @@ def test_abort(tmp_path: Path, rollback: bool) -> None:
     publish(driver, 0)
     half = driver.routing("counts")
     driver.abort("counts", id, rollback=rollback)
-    assert driver.outcome("counts", id) == (None if rollback else "aborted")
+    assert driver.outcome(id) == (None if rollback else "aborted")
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts") == (Routing.even(4, 1) if rollback else half)
-    assert driver.outcome("counts", id) == ("rolled back" if rollback else "aborted")
+    assert driver.outcome(id) == ("rolled back" if rollback else "aborted")
     with pytest.raises(RefusedError, match="only an open one can be aborted"):
         driver.abort("counts", id)
 
@@ -246,7 +246,7 @@ def test_a_deadline_is_kept_over_a_restart(tmp_path: Path) -> None:
     with patch.object(time, "time", return_value=time.time() + 61):
         publish(driver, 1)
     assert driver.routing("counts") == THREE
-    assert driver.outcome("counts", id) == "done"
+    assert driver.outcome(id) == "done"
 
 
 @pytest.mark.parametrize("restart", [{"workers": 2}, {"bins": 8}])
@@ -259,7 +259,7 @@ def test_other_workers_or_bins_overrule_a_migration(
     driver = drive(tmp_path, **restart)
     publish(driver, 1)
     driver = drive(tmp_path)
-    assert driver.outcome("counts", id) == "overruled"
+    assert driver.outcome(id) == "overruled"
     assert driver.course("counts").migration is None
 
 

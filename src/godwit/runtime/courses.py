@@ -24,6 +24,7 @@ class Courses:
     def __init__(self, journal: Journal, routings: Mapping[str, Routing], begun: int) -> None:
         self._journal = journal
         self._refused: dict[int, str] = {}
+        self.ends: dict[int, Ended] = {}  # by id, all that this process has seen
         intent = journal.intent(begun)
         self._taken = intent.control if intent else 0
         self._courses = {
@@ -37,6 +38,7 @@ class Courses:
             if routing != before.routing:
                 for request in before.scheduled:
                     self._put_aside(request)
+        self._remember()
 
     def __getitem__(self, operator: str) -> Course:
         if operator not in self._courses:
@@ -60,6 +62,7 @@ class Courses:
                 self._refused[request.id] = str(error)
                 if isinstance(request, Schedule):
                     self._put_aside(request)
+        self._remember()
 
     def ask(self, operator: str, make: Callable[[Course], Request]) -> Request:
         """Take in the request that `make` makes, durably; or raise RefusedError.
@@ -92,6 +95,11 @@ class Courses:
         """The intent of the decision is written."""
         self._courses = decision.courses
         self._refused = {}
+        self._remember()
+
+    def _remember(self) -> None:
+        for course in self._courses.values():
+            self.ends.update({ended.id: ended for ended in course.past})
 
     def _read(self, name: str, intent: Intent) -> Course:
         """The course of an operator as of an intent, with the schedules that are not over."""

@@ -253,12 +253,11 @@ class Driver:
         """End an open migration after the steps that have begun, or move its bins back."""
         self._ask(operator, lambda _: Abort(0, operator, migration, rollback))
 
-    def outcome(self, operator: str, migration: int) -> Phase | None:
+    def outcome(self, migration: int) -> Phase | None:
         """How a migration ended, once its last epoch is published; None as long as it is open."""
-        for ended in self.course(operator).past:
-            if ended.id == migration and self._is_published(ended.epoch):
-                return ended.phase
-        return None
+        with self._changed:
+            ended = self._courses.ends.get(migration)
+            return ended.phase if ended and self._is_published(ended.epoch) else None
 
     def wait(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""

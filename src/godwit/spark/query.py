@@ -37,7 +37,7 @@ class Migration:
     def outcome(self) -> str:
         """'open', or once its last epoch is published how it ended: 'done', 'aborted', 'rolled
         back', 'superseded' or 'overruled'."""
-        return str(self.driver.outcome(self.request.operator, self.id) or "open")
+        return str(self.driver.outcome(self.id) or "open")
 
     @property
     def progress(self) -> "Progress":
