@@ -1,7 +1,8 @@
 """Random histories on real Spark come out as in plain Python, in state and in the file sink.
 
-A history is inputs x migrations of the running query x restarts with other workers and bins x
-deaths: of the driver's part of an epoch, wherever it is, and by SIGKILL of the process of a task.
+A history is inputs x migrations of the running query, at once or in steps, x restarts with other
+workers and bins, also in the middle of a migration, x deaths: of the driver's part of an epoch,
+wherever it is, and by SIGKILL of the process of a task.
 The in-memory runtime plays many more, and stranger ones, in `tests/runtime/test_histories.py`.
 """
 
@@ -56,6 +57,7 @@ class Episode:
     workers: int | None
     bins: int | None
     owners: tuple[int, ...] | None  # asked for before the batches; repeated over all bins
+    strategy: str
     kill: Kill | None
     batches: tuple[tuple[Row, ...], ...]
 
@@ -73,8 +75,9 @@ def stories(draw: st.DrawFn) -> Story:
     episodes = st.builds(
         Episode,
         workers=st.none() | st.integers(1, 3),
-        bins=st.none() | st.sampled_from([4, 64, 1]),
+        bins=st.none() | st.sampled_from([4, 16, 1]),
         owners=st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
+        strategy=st.sampled_from(["all-at-once", "batched:3", "matched:1"]),
         kill=st.none()
         | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(["before", "after"])),
         batches=st.lists(rows, min_size=1, max_size=2).map(tuple),
@@ -118,7 +121,8 @@ class Play:
             if episode.owners:
                 bins = query.routing().bins
                 owners = np.resize(np.array(episode.owners, np.int32), bins)
-                query.migrate(Routing(owners, max(episode.owners) + 1)).wait()
+                target = Routing(owners, max(episode.owners) + 1)
+                query.migrate(target, strategy=episode.strategy, supersede=True)
             with self._death(episode.kill, (query.epoch if query.epoch is not None else -1) + 1):
                 for batch in episode.batches:
                     self._expected.append(in_order(self._model.feed(batch)))
