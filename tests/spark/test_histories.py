@@ -39,7 +39,7 @@ from tests.spark.feed import Feed
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 HISTORIES = 24
-FEW_BINS = 16
+FEW_BINS = 8
 IN_TASKS = ("delta", "outputs")
 
 
@@ -76,9 +76,9 @@ def stories(draw: st.DrawFn) -> Story:
     episodes = st.builds(
         Episode,
         workers=st.none() | st.integers(1, 3),
-        bins=st.none() | st.sampled_from([4, 16, 1]),
+        bins=st.none() | st.sampled_from([4, 8, 1]),
         owners=st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
-        strategy=st.sampled_from(["all-at-once", "batched:3", "matched:1"]),
+        strategy=st.sampled_from(["all-at-once", "batched:3", "matched"]),
         kill=st.none()
         | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(["before", "after"])),
         batches=st.lists(rows, min_size=1, max_size=2).map(tuple),
