@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from godwit.cli.asking import ask
+from godwit.cli.command import add_command
 from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.model.requests import Abort
@@ -19,17 +20,16 @@ exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "abort",
+        run,
         help="end an open migration where it is, or move its bins back",
         description="Ask a running query to end its open migration after the current step.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     parser.add_argument("--operator", help="needed if the query has several")
     parser.add_argument("--rollback", action="store_true", help="move the bins back")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from godwit.cli import watch
 from godwit.cli.asking import ask
+from godwit.cli.command import add_command
 from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.model.plan import Plan
@@ -30,14 +31,14 @@ request waits for the query to run
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "apply",
+        run,
         help="start a migration, by a plan or to a number of workers",
         description="Ask a running query to migrate. It answers with its next epoch.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     parser.add_argument("plan", metavar="PLAN", nargs="?", help="a file that 'godwit plan' wrote")
     parser.add_argument("--workers", type=int, help="instead of a plan: spread evenly over so many")
     parser.add_argument("--operator", help="needed with --workers if the query has several")
@@ -50,7 +51,6 @@ def add_to(commands: Any) -> None:
         "--supersede", action="store_true", help="end an open migration where it is"
     )
     parser.add_argument("--watch", action="store_true", help="follow it to its end")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

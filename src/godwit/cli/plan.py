@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from godwit.cli.command import add_command
 from godwit.cli.output import note, print_table, size
 from godwit.log.files import Location
 from godwit.model.plan import Plan
@@ -21,21 +22,20 @@ The plan is JSON, to be read and changed by hand. It moves as few bins as an eve
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "plan",
+        run,
         help="plan a migration to another number of workers",
         description="Plan a migration and print it, or write it to a file. Nothing moves.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     parser.add_argument("--workers", type=int, required=True, help="how many there shall be")
     parser.add_argument("--operator", help="needed if the query has several")
     parser.add_argument("--out", metavar="FILE", help="write the plan there; it must not exist")
     parser.add_argument(
         "--explain", action="store_true", help="show what each worker gives, gets and then has"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
+from godwit.cli.command import add_command
 from godwit.cli.output import note, print_json, print_table
 from godwit.errors import ConfigError
 from godwit.log.files import Location
@@ -31,14 +32,14 @@ A key of several columns is given by several --key, in the order of the operator
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "state",
+        run,
         help="look up a key in an operator's state, or export the state",
         description="Read committed state; a running query is not disturbed.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     parser.add_argument("operator", metavar="OPERATOR")
     parser.add_argument("--key", action="append", dest="keys", help="a column of the key")
     parser.add_argument(
@@ -48,7 +49,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--table", help="needed if the operator has several")
     parser.add_argument("--export", metavar="FILE", help="write all rows there; it must not exist")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

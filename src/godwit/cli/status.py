@@ -5,6 +5,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from godwit.cli.command import add_command
 from godwit.cli.output import add_json, print_json, print_table, size
 from godwit.log.files import Location
 from godwit.runtime.overview import MigrationView, OperatorView, Overview
@@ -17,16 +18,15 @@ examples:
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "status",
+        run,
         help="workers, bins, state, load and open migrations of a query",
         description="Tell what a query is doing, from its checkpoint; the query may be running.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from godwit.cli.command import add_command
 from godwit.log.files import Location
 from godwit.runtime.verify import verify
 
@@ -19,17 +20,16 @@ exit code: 0 the checkpoint is sound, 1 something is wrong with it, 2 it could n
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "verify",
+        run,
         help="audit a checkpoint: checksums, continuity, generations, who wrote which bin",
         description="Audit all retained epochs of a checkpoint. It changes nothing, and the query "
         "may be running meanwhile.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

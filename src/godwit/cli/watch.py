@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from godwit.cli.command import add_command
 from godwit.cli.output import note
 from godwit.cli.status import progress
 from godwit.log.files import Location
@@ -22,17 +23,16 @@ exit code: 0 the migration is done, 1 it ended otherwise
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "watch",
+        run,
         help="follow a migration to its end",
         description="Print the progress of a migration with each epoch, until it has ended.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     parser.add_argument("id", metavar="ID", nargs="?", type=int, help="default: the newest")
     parser.add_argument("--operator", help="needed if the query has several")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,27 @@
+"""What all commands have in common."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    help: str,
+    description: str,
+    examples: str,
+) -> argparse.ArgumentParser:
+    """A command on a checkpoint, with examples at the end of its help text."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
+    parser.set_defaults(run=run)
+    return parser
