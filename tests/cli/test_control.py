@@ -35,11 +35,24 @@ class Running:
         return asked.result()
 
 
+def run_query(checkpoint: Path, bins: int) -> Running:
+    sim = simulate(checkpoint, workers=2, bins=bins)
+    sim.feed(words("a", "b", "c", "a"))
+    return Running(checkpoint, sim.driver)
+
+
 @pytest.fixture
 def query(tmp_path: Path) -> Running:
-    sim = simulate(tmp_path, workers=2, bins=16)
-    sim.feed(words("a", "b", "c", "a"))
-    return Running(tmp_path, sim.driver)
+    return run_query(tmp_path, bins=16)
+
+
+@pytest.fixture
+def moving(tmp_path: Path) -> Running:
+    """In the first of 3,072 epochs of a migration, which does not end before a command does."""
+    query = run_query(tmp_path, bins=4096)
+    query.driver.migrate("counts", Routing.even(4096, 4), strategy=fluid())
+    publish(query.driver, 1)
+    return query
 
 
 def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,25 +86,24 @@ def test_plan_and_apply(query: Running, tmp_path: Path, capsys: pytest.CaptureFi
     assert (past["workers"], past["bins"], past["outcome"]) == ([2, 4], 8, "done")
 
 
-def test_abort(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_abort(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert query.command("abort") == 2
     assert "no open migration" in capsys.readouterr().err
-    query.driver.migrate("counts", Routing.even(16, 4), strategy=fluid())
-    publish(query.driver, 1)
-    assert main(["status", str(query.checkpoint)]) == 0
-    assert "migration 1: 2 -> 4 workers, fluid, moving, 1 of 12 bins" in capsys.readouterr().out
-    assert query.command("abort", "--rollback") == 0
-    assert query.command("watch") == 1
+
+
+def test_abort(moving: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(moving.checkpoint)]) == 0
+    assert "migration 1: 2 -> 4 workers, fluid, moving, 1 of 3,072 bins" in capsys.readouterr().out
+    assert moving.command("abort", "--rollback") == 0
+    assert moving.command("watch") == 1
     assert capsys.readouterr().out.splitlines()[-1].endswith("migration 1 is rolled back")
-    assert query.driver.routing("counts") == Routing.even(16, 2)
-    assert query.command("history") == 0
+    assert moving.driver.routing("counts") == Routing.even(4096, 2)
+    assert moving.command("history") == 0
     assert "rolled back" in capsys.readouterr().out
 
 
-def test_a_refusal_is_told(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
-    query.driver.migrate("counts", Routing.even(16, 4), strategy=fluid())
-    publish(query.driver, 1)
-    assert query.command("apply", "--workers", "3") == 1
+def test_a_refusal_is_told(moving: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    assert moving.command("apply", "--workers", "3") == 1
     assert "was refused: migration 1 of operator 'counts' is open" in capsys.readouterr().err
 
 

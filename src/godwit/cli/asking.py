@@ -28,14 +28,14 @@ def ask(checkpoint: Path, request: Migrate | Abort) -> tuple[int, int]:
 
 
 def _answer(history: History, id: int) -> str | None:
-    """From the first intent that was decided with the request taken in."""
+    """From an intent that was decided with the request taken in."""
     for epoch in reversed(history.intents()):
         intent = history.intent(epoch)
-        if intent is None or intent.control < id:
+        if intent is None:
+            continue  # pruned meanwhile
+        if intent.control < id:
             return None
         if str(id) in intent.refused:
             return f"request {id} was refused: {intent.refused[str(id)]}"
-        before = history.intent(epoch - 1)
-        if before is None or before.control < id:
-            return f"request {id} was accepted"
+        return f"request {id} was accepted"
     return None

@@ -12,8 +12,8 @@ class Intent:
     """The decisions of one epoch; a replay of the epoch obeys the same intent.
 
     `query` is Spark's id of the query and `offsets` the digest of Spark's offsets of the epoch.
-    `control` is the id of the newest request that was taken in, `refused` says which of those since
-    the epoch before were refused and why. Routings, migrations (`open` and `past` ones) and merges
+    `control` is the id of the newest request that was taken in, `refused` says which of the last
+    ones were refused and why. Routings, migrations (`open` and `past` ones) and merges
     are by operator; but for the id of an open migration, the last two are JSON that the log does
     not look into.
     """

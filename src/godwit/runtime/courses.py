@@ -13,6 +13,8 @@ from godwit.model.routing import Routing
 from godwit.protocol.course import Course
 from godwit.protocol.migration import Ended, Migration
 
+REFUSALS = 20  # that are remembered, so that those who asked find the answer
+
 
 class Courses:
     """The courses of a query's operators, and the requests that were taken into them.
@@ -23,10 +25,10 @@ class Courses:
 
     def __init__(self, journal: Journal, routings: Mapping[str, Routing], begun: int) -> None:
         self._journal = journal
-        self._refused: dict[int, str] = {}
         self.ends: dict[int, Ended] = {}  # by id, all that this process has seen
         intent = journal.intent(begun)
         self._taken = intent.control if intent else 0
+        self._refused = dict(intent.refused) if intent else {}
         self._courses = {
             name: Course(name, begun, routing) if intent is None else self._read(name, intent)
             for name, routing in routings.items()
@@ -59,7 +61,7 @@ class Courses:
             try:
                 self._courses[request.operator] = self[request.operator].take(request)
             except RefusedError as error:
-                self._refused[request.id] = str(error)
+                self._refused[str(request.id)] = str(error)
                 if isinstance(request, Schedule):
                     self._put_aside(request)
         self._remember()
@@ -88,13 +90,13 @@ class Courses:
         return Decision(
             {name: course.begin(epoch, now) for name, course in self._courses.items()},
             self._taken,
-            dict(self._refused),
+            dict(list(self._refused.items())[-REFUSALS:]),
         )
 
     def decided(self, decision: "Decision") -> None:
         """The intent of the decision is written."""
         self._courses = decision.courses
-        self._refused = {}
+        self._refused = decision.refused
         self._remember()
 
     def _remember(self) -> None:
@@ -141,11 +143,11 @@ class Decision:
     """The courses in an epoch that is about to be decided."""
 
     def __init__(
-        self, courses: Mapping[str, Course], control: int, refused: Mapping[int, str]
+        self, courses: Mapping[str, Course], control: int, refused: dict[str, str]
     ) -> None:
         self.courses = dict(courses)
         self.control = control
-        self.refused = {str(number): reason for number, reason in refused.items()}
+        self.refused = refused
 
     @property
     def routings(self) -> dict[str, Routing]:
