@@ -28,10 +28,6 @@ class Intent:
     refused: Mapping[str, str] = field(default_factory=dict)
     migrations: Mapping[str, Any] = field(default_factory=dict)
 
-    def open_migrations(self) -> set[int]:
-        """The ids of the requests for migrations that are open in this epoch."""
-        return {one["open"]["id"] for one in self.migrations.values() if one["open"]}
-
     def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
         """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
         return {

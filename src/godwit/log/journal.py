@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from godwit import faults
 from godwit.errors import CheckpointError, DamagedFileError, FencedError
@@ -132,19 +132,29 @@ class Journal(History):
         for epoch in intents:
             if epoch < before and epoch not in needed:
                 self.delete(intent_name(epoch))
-        oldest = next((self.intent(epoch) for epoch in intents if epoch >= before), None)
+        oldest = next((self._requests_of(epoch) for epoch in intents if epoch >= before), None)
         for number in self.control.ids()[:-1]:  # the newest stays: ids are never reused
             if not self._is_needed(number, before, oldest):
                 self.delete(request_name(number))
 
-    def _is_needed(self, number: int, before: int, oldest: Intent | None) -> bool:
-        """Is a request about epochs from `before` on, of which `oldest` is the first intent?"""
+    def _requests_of(self, epoch: int) -> tuple[int, set[int]] | None:
+        """The newest request that an intent took in, and those whose migrations are open in it."""
+
+        def requests(body: dict[str, Any]) -> tuple[int, set[int]]:
+            migrations: dict[str, Any] = body["migrations"]
+            return body["control"], {m["open"]["id"] for m in migrations.values() if m["open"]}
+
+        return self._load(intent_name(epoch), "intent", requests)
+
+    def _is_needed(self, number: int, before: int, oldest: tuple[int, set[int]] | None) -> bool:
+        """Is a request about epochs from `before` on, given the requests of the first of them?"""
         last = self.control.last(number)
         if last is not None:
             return last >= before
         if oldest is None:
             return True
-        return number > oldest.control or number in oldest.open_migrations()
+        taken, open = oldest
+        return number > taken or number in open
 
     def tick(self) -> None:
         """Ask for an epoch, data or not."""
