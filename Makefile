@@ -14,7 +14,7 @@ demo: java $(STAMP)
 	$(BIN)/python examples/word_count.py
 
 test: java lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: java $(STAMP)
 	$(BIN)/python -m bench
