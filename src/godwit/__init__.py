@@ -14,6 +14,7 @@ from godwit.log.restore import restore
 from godwit.model.routing import Routing, Update
 from godwit.operators.forms import List, Map, Value
 from godwit.operators.functions import avg, count, first, last, max, min, sum
+from godwit.operators.windows import counted, session, sliding, tumbling
 from godwit.runtime.prometheus import PrometheusFile
 from godwit.runtime.report import EpochReport, OperatorReport
 from godwit.spark.query import Migration, Query, Scheduled
@@ -49,6 +50,7 @@ __all__ = [
     "batched",
     "console",
     "count",
+    "counted",
     "files",
     "first",
     "fluid",
@@ -60,7 +62,10 @@ __all__ = [
     "min",
     "read_state",
     "restore",
+    "session",
+    "sliding",
     "stream",
     "sum",
     "table",
+    "tumbling",
 ]

@@ -4,9 +4,9 @@ A history is inputs x routings over epochs (migrations, schedules, requests that
 deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
-names. One run plays 2,000 histories: 250 for each of four operators and two hash functions, of
-which one lets most keys collide. (GODWIT_HYPOTHESIS=thorough plays 50 times as many;
---hypothesis-show-statistics says what happened in them.)
+names. One run plays 2,250 histories: 125 for each of nine operators, of which five have event time,
+and two hash functions, of which one lets most keys collide. (GODWIT_HYPOTHESIS=thorough plays 50
+times as many; --hypothesis-show-statistics says what happened in them.)
 """
 
 import pytest
@@ -15,13 +15,14 @@ from hypothesis import event, given, settings
 from godwit.model.hashing import hash_rows
 from tests.runtime.events import Story, stories
 from tests.runtime.histories import Hasher, play
+from tests.runtime.timed_workloads import TIMED
 from tests.runtime.workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 
-HISTORIES = 5 * settings().max_examples // 2
+HISTORIES = 5 * settings().max_examples // 4
 
 
 @pytest.mark.parametrize("hashes", [hash_rows, few_hashes])
-@pytest.mark.parametrize("workload", [TOTALS, ENDS, TALLY, COLLECT], ids=repr)
+@pytest.mark.parametrize("workload", [TOTALS, ENDS, TALLY, COLLECT, *TIMED], ids=repr)
 def test_histories(workload: Workload, hashes: Hasher) -> None:
     @settings(max_examples=HISTORIES)
     @given(stories(workload))

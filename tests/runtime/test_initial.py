@@ -10,7 +10,6 @@ from godwit.log import History, Intent
 from godwit.model.hashing import hash_rows
 from godwit.operators.load import Load
 from godwit.runtime.driver import INITIAL, Driver
-from godwit.runtime.snapshot import bins_of
 from godwit.runtime.verify import verify
 from tests.runtime.damage import new_files, rewrite
 from tests.runtime.death import death_at
@@ -25,7 +24,7 @@ def load(driver: Driver) -> None:
     hashes = hash_rows(GIVEN.select(["word"]))
     rows = GIVEN.append_column("_hash", pa.array(hashes)).sort_by("_hash")
     routing = intent.routings["counts"]
-    owners = routing.owners[bins_of(rows["_hash"].to_numpy(), routing)]
+    owners = routing.owners_at(rows["_hash"].to_numpy())
     work = replace(driver.work(intent, "counts"), operator=Load(COUNTS, "value"))
     receipts = [
         work.run(worker, rows.filter(pa.array(owners == worker)).to_batches())

@@ -19,13 +19,15 @@ def report(tmp_path: Path) -> EpochReport:
     manifest = sim.driver._last
     assert manifest is not None
     courses = {"counts": sim.driver.course("counts")}
-    return EpochReport.of(manifest, {"counts": before}, courses, {"decide": 0.01, "compute": 0.2})
+    parts = {"decide": 0.01, "compute": 0.2}
+    return EpochReport.of(manifest, {"counts": before}, courses, {"counts": 5_000_000}, parts)
 
 
 def test_a_line_for_people(tmp_path: Path) -> None:
     assert str(report(tmp_path)) == (
         "epoch 1: 3 records in 0.21 s (decide 0.01, compute 0.20); "
-        "counts: 4 workers, 2 rows changed, 5 bins moved, migration 1 has 3 bins to go"
+        "counts: 4 workers, 2 rows changed, watermark 1970-01-01 00:00:05, 5 bins moved, "
+        "migration 1 has 3 bins to go"
     )
 
 
@@ -42,6 +44,7 @@ def test_a_file_for_prometheus(tmp_path: Path) -> None:
         'godwit_workers{operator="counts"} 4',
         'godwit_left{operator="counts"} 3',
         'godwit_records_total{operator="counts"} 6',
+        'godwit_watermark_seconds{operator="counts"} 5.0',
         "# TYPE godwit_records_total counter",
     } <= set(lines)
     assert [path.name for path in tmp_path.glob("*.prom")] == ["godwit.prom"]

@@ -113,7 +113,7 @@ class Play:
         self._armed = armed
         self._died = False
         source = gw.stream(self._feed.stream(spark))
-        self._job = source._with(workload.operator).to(gw.files(self._output))
+        self._job = source.then(workload.operator).to(gw.files(self._output))
 
     def run(self, episode: Episode) -> None:
         first = None if self._checkpoint.exists() else FEW_BINS  # a step an epoch, so not 4,096

@@ -8,6 +8,7 @@ from typing import Any
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json, print_json, print_table, size
 from godwit.log.files import Location
+from godwit.model.time import show
 from godwit.runtime.overview import MigrationView, OperatorView, Overview
 
 EXAMPLES = """\
@@ -56,10 +57,14 @@ def to_json(overview: Overview) -> dict[str, Any]:
 def progress(migration: MigrationView) -> str:
     """One line about an open migration."""
     before, after = migration.workers
-    return (
+    text = (
         f"migration {migration.id}: {before} -> {after} workers, {migration.strategy}, "
-        f"{migration.outcome}, {migration.arrived:,} of {migration.bins:,} bins"
+        f"{migration.outcome}, {migration.arrived:,} of {migration.bins:,} bins, "
+        f"{size(migration.bytes_left)} to go"
     )
+    if migration.seconds_left is not None:
+        text += f", about {migration.seconds_left:.0f} s"
+    return text
 
 
 def _in_flight(overview: Overview) -> str:
@@ -72,6 +77,8 @@ def _print_operator(operator: OperatorView) -> None:
         f"{operator.rows:,} rows, {size(operator.bytes)} in {operator.files} files; last epoch "
         f"{operator.records:,} records, imbalance {operator.imbalance:.2f}"
     )
+    if operator.watermark is not None:
+        print(f"watermark {show(operator.watermark)}")
     if operator.migration:
         print(progress(operator.migration))
     print_table(

@@ -1,6 +1,7 @@
 """The read side of a checkpoint's log: what was decided, what was published, and by whom."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -24,6 +25,8 @@ from godwit.log.records import decode_as
 from godwit.model.routing import Routing
 
 T = TypeVar("T")
+
+PACED = 10  # epochs whose mean pace is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,14 @@ class History:
     def epochs(self) -> list[int]:
         """The epochs whose manifests are retained, in order."""
         return self.files.numbers(MANIFESTS)
+
+    def pace(self) -> float | None:
+        """The mean time from one of the last published epochs to the next, in seconds."""
+        times = []
+        for epoch in self.epochs()[-PACED:]:
+            with suppress(FileNotFoundError):
+                times.append((self.files.root / manifest_name(epoch)).stat().st_mtime)
+        return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
 
     def last(self) -> Manifest | None:
         """The newest manifest."""

@@ -1,6 +1,6 @@
 """What an epoch was decided to do, before any of its work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,9 +13,10 @@ class Intent:
 
     `query` is Spark's id of the query and `offsets` the digest of Spark's offsets of the epoch.
     `control` is the id of the newest request that was taken in, `refused` says which of the last
-    ones were refused and why. Routings, migrations (`open` and `past` ones) and merges
-    are by operator; but for the id of an open migration, the last two are JSON that the log does
-    not look into.
+    ones were refused and why, `sources` which of the last ones came as data. Routings, migrations
+    (`open` and `past` ones) and merges are by operator; but for the id of an open migration, the
+    last two are JSON that the log does not look into. So are watermarks, for operators that have
+    one, in microseconds since 1970.
     """
 
     epoch: int
@@ -27,6 +28,8 @@ class Intent:
     control: int = 0
     refused: Mapping[str, str] = field(default_factory=dict)
     migrations: Mapping[str, Any] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    sources: Sequence[str] = ()
 
     def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
         """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
@@ -43,6 +46,8 @@ class Intent:
             "control": self.control,
             "refused": dict(self.refused),
             "migrations": dict(self.migrations),
+            "watermarks": dict(self.watermarks),
+            "sources": list(self.sources),
         }
 
     @classmethod
@@ -60,4 +65,6 @@ class Intent:
             control=data["control"],
             refused=data["refused"],
             migrations=data["migrations"],
+            watermarks=data["watermarks"],
+            sources=tuple(data["sources"]),
         )

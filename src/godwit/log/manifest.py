@@ -1,7 +1,7 @@
 """What an epoch was, once it is whole."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 
@@ -11,7 +11,8 @@ class Manifest:
 
     `query` and `offsets` are those of the intent. Operators (their descriptions), trees (their
     state), outputs (files) and receipts (statistics) are by operator, as JSON that the log does not
-    look into. Epoch -1 is the initial state, loaded before the first epoch.
+    look into. So are clocks: the greatest event time that each input has shown up to this epoch.
+    Epoch -1 is the initial state, loaded before the first epoch.
     """
 
     epoch: int
@@ -22,6 +23,7 @@ class Manifest:
     trees: Mapping[str, Any]
     outputs: Mapping[str, Any]
     receipts: Mapping[str, Any]
+    clocks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -29,7 +31,7 @@ class Manifest:
         return f"{self.query}/{self.epoch}/{self.generation}"
 
     def to_json(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:

@@ -95,7 +95,8 @@ class Updates(Sequence[Update]):
 class Schedule:
     """From `epoch` on, `operator` has `workers` workers (None: as before), and `updates` hold.
 
-    The updates are to a routing of `bins` bins, none of them for an earlier epoch.
+    The updates are to a routing of `bins` bins, none of them for an earlier epoch. A request that
+    came as data has the id that it has there as its `source`.
     """
 
     id: int
@@ -104,6 +105,7 @@ class Schedule:
     updates: Updates
     bins: int
     workers: int | None
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if self.updates and self.updates[0].epoch < self.epoch:
@@ -126,6 +128,7 @@ class Schedule:
             "updates": self.updates.to_json(),
             "bins": self.bins,
             "workers": self.workers,
+            "source": self.source,
         }
 
     @classmethod
@@ -194,12 +197,32 @@ class Abort:
         return cls(**data)
 
 
-Request = Schedule | Migrate | Abort
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Move the watermark of `operator` to the end of time: its stream has no more records."""
+
+    id: int
+    operator: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "finish", "id": self.id, "operator": self.operator}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+Request = Schedule | Migrate | Abort | Finish
 
 
 def request_from_json(data: dict[str, Any]) -> Request:
     """The request that `to_json` made this of."""
-    kinds: dict[str, type[Request]] = {"schedule": Schedule, "migrate": Migrate, "abort": Abort}
+    kinds: dict[str, type[Request]] = {
+        "schedule": Schedule,
+        "migrate": Migrate,
+        "abort": Abort,
+        "finish": Finish,
+    }
     return kinds[data["kind"]].from_json({k: v for k, v in data.items() if k != "kind"})
 
 

@@ -78,6 +78,19 @@ class Routing:
     def bits(self) -> int:
         return self.bins.bit_length() - 1
 
+    def bins_at(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """The bin of each hash: its top bits."""
+        bins = hashes >> np.uint64(63 - self.bits) >> np.uint64(1)  # a shift by 64 is undefined
+        return bins.astype(np.int32)
+
+    def owners_at(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """The worker of each hash.
+
+        >>> Routing.even(8, 2).owners_at(np.array([0, 2**63], np.uint64)).tolist()
+        [0, 1]
+        """
+        return self.owners[self.bins_at(hashes)]
+
     def bins_of(self, worker: int) -> npt.NDArray[np.int64]:
         return np.flatnonzero(self.owners == worker)
 

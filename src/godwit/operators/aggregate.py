@@ -1,15 +1,17 @@
 """Folding the records of each key with functions that numpy computes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.schema import check_names, to_ddl
+from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.bind import bind
@@ -17,7 +19,7 @@ from godwit.operators.convert import elements
 from godwit.operators.folds import Batch, Fold, Timed
 from godwit.operators.functions import Function
 from godwit.operators.wide import TooWideError
-from godwit.state.keys import distinct, flat
+from godwit.state.keys import Mask, distinct, flat
 from godwit.state.table import UPSERT, TableSpec
 
 TABLE = "value"
@@ -31,7 +33,10 @@ class Aggregate:
     key: pa.Schema
     functions: Mapping[str, Function]
     folds: Mapping[str, Fold]
+    input: pa.Schema
     time: str | None
+    delay: int | None = None
+    inputs: ClassVar[int] = 1
 
     @classmethod
     def of(
@@ -42,6 +47,7 @@ class Aggregate:
         input: pa.Schema,
         *,
         time: str | None = None,
+        delay: Duration | None = None,
     ) -> Self:
         """The aggregate over records of schema `input`, whose results `functions` names.
 
@@ -59,7 +65,11 @@ class Aggregate:
                 column: _fold(column, function, input, moment)
                 for column, function in functions.items()
             }
-            self = cls(name, definition.key_schema(key, input), dict(functions), folds, time)
+            keys = definition.key_schema(key, input)
+            read = [*keys.names, time, *(function.column for function in functions.values())]
+            used = pa.schema([input.field(c) for c in dict.fromkeys(read) if c is not None])
+            allowed = definition.watermark_delay(moment, delay)
+            self = cls(name, keys, dict(functions), folds, used, time, allowed)
             definition.check_table(self.tables[0])
             check_names(self.output)
             to_ddl(self.output)
@@ -74,15 +84,14 @@ class Aggregate:
         ]
         return (TableSpec(TABLE, self.key, pa.schema([]), pa.schema(columns)),)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        read = [function.column for function in self.functions.values()]
-        return tuple(dict.fromkeys(c for c in (*self.key.names, self.time, *read) if c is not None))
-
     @cached_property
     def output(self) -> pa.Schema:
         results = [pa.field(name, fold.output) for name, fold in self.folds.items()]
         return pa.schema([*self.key, *results])
+
+    @property
+    def horizon(self) -> tuple[str, int]:
+        return definition.own_time(self.time)
 
     @property
     def ordered(self) -> bool:
@@ -103,26 +112,43 @@ class Aggregate:
     ) -> Changes:
         if not records.num_rows:
             return Changes()
+        _, delta = self.fold(epoch, hashes, records, state[TABLE])
+        return Changes({TABLE: delta}, self.results(epoch, delta))
+
+    def fold(
+        self, epoch: int, hashes: Hashes, records: pa.Table, view: TableView
+    ) -> tuple[Mask, pa.Table]:
+        """The new rows of the records' keys, and which of them had one before."""
         groups = distinct(hashes, records.select(self.key.names), self.ordered)
         batch = Batch(records, groups)
-        _, old = state[TABLE].get(groups.hashes, groups.keys)
-        columns: list[pa.Array] = []
-        results: list[pa.Array] = []
-        for name, fold in self.folds.items():
-            try:
-                new = fold.fold(batch, [flat(old.column(name + suffix)) for suffix in fold.state])
-                results.append(fold.result(new))
-            except TooWideError as error:
-                (key,) = elements(groups.keys.slice(error.index, 1), "Key")
-                cause = f"{name} = {self.functions[name]} outgrew its type, {error.kind}"
-                raise OperatorError(self.name, repr(key), cause, epoch=epoch) from None
-            columns += new
+        found, old = view.get(groups.hashes, groups.keys)
         ops = np.full(len(groups.hashes), UPSERT, np.int8)
-        delta = [pa.array(groups.hashes), pa.array(ops), *groups.keys.columns, *columns]
-        return Changes(
-            {TABLE: pa.table(delta, schema=self.tables[0].schema)},
-            pa.table([*groups.keys.columns, *results], schema=self.output),
-        )
+        columns = [pa.array(groups.hashes), pa.array(ops), *groups.keys.columns]
+        for name, fold in self.folds.items():
+            with self._naming(name, epoch, groups.keys):
+                before = [flat(old.column(name + suffix)) for suffix in fold.state]
+                columns += fold.fold(batch, before)
+        return found, pa.table(columns, schema=self.tables[0].schema)
+
+    def results(self, epoch: int, rows: pa.Table) -> pa.Table:
+        """Keys and results of rows of the state."""
+        keys = rows.select(self.key.names)
+        columns = keys.columns
+        for name, fold in self.folds.items():
+            with self._naming(name, epoch, keys):
+                parts = [flat(rows.column(name + suffix)) for suffix in fold.state]
+                columns.append(fold.result(parts))
+        return pa.table(columns, schema=self.output)
+
+    @contextmanager
+    def _naming(self, name: str, epoch: int, keys: pa.Table) -> Iterator[None]:
+        """Let a result that outgrew its type name its key."""
+        try:
+            yield
+        except TooWideError as error:
+            (key,) = elements(keys.slice(error.index, 1), "Key")
+            cause = f"{name} = {self.functions[name]} outgrew its type, {error.kind}"
+            raise OperatorError(self.name, repr(key), cause, epoch=epoch) from None
 
 
 def _fold(column: str, function: Function, input: pa.Schema, time: pa.Field | None) -> Fold:

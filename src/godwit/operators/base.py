@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from godwit.state.table import TableSpec
+from godwit.state.timed import Span
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -26,6 +27,19 @@ class TableView(Protocol):
     def scan(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
         """All rows of distinct keys in hash order: per row the index of its key, and sub-key and
         value columns; rows in the order of (key index, sub-key)."""
+        ...
+
+
+class TimedView(Protocol):
+    """The committed rows of a table in the order of time."""
+
+    @property
+    def spec(self) -> TableSpec: ...
+    @property
+    def span(self) -> Span: ...
+
+    def due(self) -> pa.Table:
+        """The rows that are due in this epoch, in the order of their moments."""
         ...
 
 
@@ -51,7 +65,7 @@ class Operator(Protocol):
     @property
     def tables(self) -> tuple[TableSpec, ...]: ...
     @property
-    def columns(self) -> tuple[str, ...]:
+    def input(self) -> pa.Schema:
         """The input columns that it reads; the others are not sent to workers."""
         ...
 
@@ -64,6 +78,22 @@ class Operator(Protocol):
         """The column that orders a key's records before their content does."""
         ...
 
+    @property
+    def delay(self) -> int | None:
+        """How far, in microseconds, `time` may be behind the newest seen; None: it has no
+        watermark."""
+        ...
+
+    @property
+    def horizon(self) -> tuple[str, int]:
+        """A record is late once the watermark has reached this column and so many microseconds."""
+        ...
+
+    @property
+    def inputs(self) -> int:
+        """With several inputs, the column `_input` of a record says which one it is from."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """What a restart compares, as JSON: kind, key, and sub-key and value of each table."""
         ...
@@ -71,5 +101,9 @@ class Operator(Protocol):
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
     ) -> Changes:
-        """Apply the records of one worker and epoch; `hashes[i]` belongs to record i."""
+        """Apply the records of one worker and epoch; `hashes[i]` belongs to record i.
+
+        An operator with tables in the order of time is called in every epoch, others in those in
+        which a worker has records.
+        """
         ...

@@ -10,10 +10,14 @@ import pyarrow as pa
 
 from godwit.errors import ConfigError
 from godwit.model.schema import check_key, check_names, to_ddl
+from godwit.model.time import Duration, micros
 from godwit.state.table import HASH, TableSpec
+from godwit.state.timed import OWN
 
 POSITION = "_pos"  # the sub-key of a list's table
+INPUT = "_input"  # the number of the input that a record is from
 
+_OWN = {POSITION, INPUT, *OWN}  # columns that Godwit adds
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -66,6 +70,35 @@ def time_field(time: str | None, input: pa.Schema) -> pa.Field | None:
     return field
 
 
+def watermark_delay(time: pa.Field | None, delay: Duration | None) -> int | None:
+    """How far the times of records may be behind the newest, in microseconds."""
+    if delay is None:
+        return None
+    if time is None:
+        raise ConfigError("it has a delay, but no time; name the column that has the event time")
+    if not pa.types.is_timestamp(time.type):
+        raise ConfigError(f"its event time '{time.name}' is of type {time.type}, not a timestamp")
+    allowed = micros(delay)
+    if allowed < 0:
+        raise ConfigError(f"its delay cannot be negative, as '{delay}' is")
+    return allowed
+
+
+def check_window_time(time: str | None, delay: Duration | None, input: pa.Schema) -> None:
+    """A window of time needs the event time of its records."""
+    if time is None or delay is None:
+        raise ConfigError(
+            "a window needs the column of the event time, time=..., and delay=..., how far it may "
+            "be behind the newest time seen"
+        )
+    watermark_delay(time_field(time, input), delay)
+
+
+def own_time(time: str | None) -> tuple[str, int]:
+    """The horizon of operators that judge a record by its own time: late before the watermark."""
+    return time or "", 1
+
+
 def check_attributes(what: str, names: Iterable[str], taken: Sequence[str] = ()) -> None:
     """Refuse names that cannot be, or already are, attributes of a Python object."""
     for name in names:
@@ -78,7 +111,7 @@ def check_attributes(what: str, names: Iterable[str], taken: Sequence[str] = ())
 def check_table(spec: TableSpec) -> None:
     """Key, sub-key and value stand side by side in files and in Spark, so their names differ."""
     keys = {name.lower() for name in spec.key.names}
-    columns = [field for field in (*spec.sub, *spec.value) if field.name != POSITION]
+    columns = [field for field in (*spec.sub, *spec.value) if field.name not in _OWN]
     for field in columns:
         if field.name.lower() in keys:
             raise ConfigError(f"column '{field.name}' of state '{spec.name}' is also a key column")

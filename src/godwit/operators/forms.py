@@ -10,6 +10,7 @@ from godwit.operators.base import TableView
 from godwit.operators.cells.base import Cells
 from godwit.operators.cells.list import ListCells
 from godwit.operators.cells.map import MapCells
+from godwit.operators.cells.read_ahead import ReadAhead
 from godwit.operators.cells.value import ValueCells
 from godwit.operators.definition import POSITION, check_attributes
 from godwit.state.keys import Groups
@@ -31,7 +32,7 @@ class Value:
         check_attributes(f"column of state '{name}'", values.names, ("exists", "clear"))
         return TableSpec(name, key, pa.schema([]), values)
 
-    def open(self, epoch: int, groups: Groups, view: TableView) -> Cells:
+    def open(self, epoch: int, groups: Groups, view: TableView, *, in_order: bool = True) -> Cells:
         return ValueCells(groups, view)
 
 
@@ -49,8 +50,8 @@ class List:
         check_attributes(f"column of state '{name}'", values.names)
         return TableSpec(name, key, pa.schema([pa.field(POSITION, pa.int64())]), values)
 
-    def open(self, epoch: int, groups: Groups, view: TableView) -> Cells:
-        return ListCells(epoch, groups, view)
+    def open(self, epoch: int, groups: Groups, view: TableView, *, in_order: bool = True) -> Cells:
+        return ListCells(epoch, groups, ReadAhead(groups, view, in_order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class Map:
         check_attributes(f"column of state '{name}'", [*sub.names, *values.names])
         return TableSpec(name, key, sub, values)
 
-    def open(self, epoch: int, groups: Groups, view: TableView) -> Cells:
-        return MapCells(groups, view)
+    def open(self, epoch: int, groups: Groups, view: TableView, *, in_order: bool = True) -> Cells:
+        return MapCells(groups, ReadAhead(groups, view, in_order))
 
 
 Form = Value | List | Map

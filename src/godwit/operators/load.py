@@ -34,9 +34,9 @@ class Load:
         return self.of.tables
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def input(self) -> pa.Schema:
         (spec,) = (spec for spec in self.tables if spec.name == self.table)
-        return (*spec.key.names, *spec.sub.names, *spec.value.names)
+        return pa.schema([*spec.key, *spec.sub, *spec.value])
 
     @property
     def output(self) -> pa.Schema:
@@ -49,6 +49,18 @@ class Load:
     @property
     def time(self) -> str | None:
         return None
+
+    @property
+    def delay(self) -> int | None:
+        return None
+
+    @property
+    def horizon(self) -> tuple[str, int]:
+        return self.of.horizon
+
+    @property
+    def inputs(self) -> int:
+        return self.of.inputs
 
     def describe(self) -> dict[str, Any]:
         return self.of.describe()

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from godwit.errors import ConfigError, RefusedError
-from godwit.model.requests import Abort, Migrate, Request, Schedule
+from godwit.model.requests import Abort, Finish, Migrate, Request, Schedule
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
 
@@ -23,7 +23,7 @@ class Course:
     """One operator: `routing` is that of epoch `begun`, `migration` an open one.
 
     While a migration is open nothing is scheduled, and the other way round. `past` are the
-    migrations that ended last, the newest at the end.
+    migrations that ended last, the newest at the end. A stream that has ended ends no more.
     """
 
     operator: str
@@ -32,11 +32,18 @@ class Course:
     scheduled: tuple[Schedule, ...] = ()
     migration: Migration | None = None
     past: tuple[Ended, ...] = ()
+    finish: int | None = None  # the epoch from which on its stream has ended
 
     @property
     def is_open(self) -> bool:
         """Does something wait for epochs to come?"""
-        return bool(self.scheduled) or self.migration is not None
+        finishing = self.finish is not None and not self.is_finished
+        return bool(self.scheduled) or self.migration is not None or finishing
+
+    @property
+    def is_finished(self) -> bool:
+        """Has its stream ended with the epoch that has begun?"""
+        return self.finish is not None and self.finish <= self.begun
 
     def take(self, request: Request) -> Self:
         """With a request taken in; raises RefusedError, and then nothing has changed."""
@@ -47,6 +54,8 @@ class Course:
                 return self._migrate(request)
             case Abort():
                 return self._abort(request)
+            case Finish():
+                return self if self.finish is not None else replace(self, finish=self.begun + 1)
 
     def begin(self, epoch: int, now: float) -> Self:
         """With the routing of `epoch`, which begins at the time `now`."""

@@ -26,9 +26,10 @@ def check_same_names(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Non
 
 
 def _check_operator(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for part in ("kind", "key"):
-        if before[part] != now[part]:
-            raise IncompatibleError(name, f"its {part} was '{before[part]}', now '{now[part]}'")
+    for part in ("kind", "key", "window"):
+        was, is_now = before.get(part), now.get(part)
+        if was != is_now:
+            raise IncompatibleError(name, f"its {part} was '{was}', now '{is_now}'")
     for column, function in before.get("functions", {}).items():
         if (given := now["functions"].get(column)) != function:
             raise IncompatibleError(name, f"{column} was {function}, now {given or 'missing'}")

@@ -10,10 +10,12 @@ from godwit.log.journal import Journal
 from godwit.log.layout import request_name, undone_name
 from godwit.model.requests import Migrate, Request, Schedule
 from godwit.model.routing import Routing
+from godwit.model.time import END
 from godwit.protocol.course import Course
 from godwit.protocol.migration import Ended, Migration
 
 REFUSALS = 20  # that are remembered, so that those who asked find the answer
+SOURCES = 200  # requests that came as data and are remembered, so that they are not taken in twice
 
 
 class Courses:
@@ -29,6 +31,7 @@ class Courses:
         intent = journal.intent(begun)
         self._taken = intent.control if intent else 0
         self._refused = dict(intent.refused) if intent else {}
+        self._sources = dict.fromkeys(intent.sources if intent else ())
         self._courses = {
             name: Course(name, begun, routing) if intent is None else self._read(name, intent)
             for name, routing in routings.items()
@@ -58,6 +61,8 @@ class Courses:
         """Take in the requests that have come since."""
         for request in self._journal.control.requests(after=self._taken):
             self._taken = request.id
+            if isinstance(request, Schedule) and request.source is not None:
+                self._sources[request.source] = None
             try:
                 self._courses[request.operator] = self[request.operator].take(request)
             except RefusedError as error:
@@ -83,6 +88,15 @@ class Courses:
             self.take_in()
             return request
 
+    def add(self, request: Schedule) -> None:
+        """Make a request that came as data durable, unless it is there already; it is judged when
+        it is taken in, like those of other processes."""
+        self.take_in()
+        if request.source not in self._sources:
+            self._journal.check()
+            self._journal.control.add(request)
+            self.take_in()
+
     def begin(self, epoch: int) -> "Decision":
         """What the next epoch is to be; `decided` makes it so."""
         self.take_in()
@@ -91,12 +105,14 @@ class Courses:
             {name: course.begin(epoch, now) for name, course in self._courses.items()},
             self._taken,
             dict(list(self._refused.items())[-REFUSALS:]),
+            tuple(self._sources)[-SOURCES:],
         )
 
     def decided(self, decision: "Decision") -> None:
         """The intent of the decision is written."""
         self._courses = decision.courses
         self._refused = decision.refused
+        self._sources = dict.fromkeys(decision.sources)
         self._remember()
 
     def _remember(self) -> None:
@@ -122,6 +138,7 @@ class Courses:
             tuple(scheduled),
             self._open(entry["open"]) if entry["open"] else None,
             tuple(map(Ended.from_json, entry["past"])),
+            intent.epoch if intent.watermarks.get(name) == END else None,
         )
 
     def _open(self, entry: dict[str, Any]) -> Migration:
@@ -143,11 +160,16 @@ class Decision:
     """The courses in an epoch that is about to be decided."""
 
     def __init__(
-        self, courses: Mapping[str, Course], control: int, refused: dict[str, str]
+        self,
+        courses: Mapping[str, Course],
+        control: int,
+        refused: dict[str, str],
+        sources: tuple[str, ...],
     ) -> None:
         self.courses = dict(courses)
         self.control = control
         self.refused = refused
+        self.sources = sources
 
     @property
     def routings(self) -> dict[str, Routing]:

@@ -8,28 +8,40 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from godwit import faults
-from godwit.errors import CheckpointError, ConfigError
+from godwit.errors import CheckpointError, ConfigError, RefusedError
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import HOME
 from godwit.log.manifest import Manifest
-from godwit.model.requests import Abort, Migrate, OnTimeout, Request, Schedule, Updates
+from godwit.model.requests import (
+    Abort,
+    Finish,
+    Migrate,
+    OnTimeout,
+    Request,
+    Schedule,
+    Updates,
+)
 from godwit.model.routing import Routing, Update, check_bins, check_workers
 from godwit.operators.base import Operator
 from godwit.protocol.course import Course
 from godwit.protocol.migration import Phase
 from godwit.runtime.compatible import check_compatible, check_same_names
 from godwit.runtime.courses import Courses
+from godwit.runtime.event_time import Clocks, latest, watermarks
 from godwit.runtime.garbage import Garbage
 from godwit.runtime.receipt import Receipt
+from godwit.runtime.sizes import Sizes, bytes_by_bin
 from godwit.runtime.work import CacheSpec, Work
 from godwit.state.run import SEGMENTS
+from godwit.state.timed import Span, is_timed
 from godwit.state.tree import Merge, Tree
 from godwit.strategies import AllAtOnce, Strategy
 
@@ -38,6 +50,16 @@ MERGE_FACTOR = 4  # rows merged in an epoch for each row changed in the one befo
 MERGE_FLOOR = 200_000
 
 Trees = dict[str, dict[str, Tree]]  # by operator and table
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Updates that came as data under one id: each is an epoch (None: the next), bin and worker."""
+
+    id: str
+    operator: str | None
+    updates: tuple[tuple[int | None, int, int], ...]
+    workers: int | None = None
 
 
 class Driver:
@@ -79,11 +101,12 @@ class Driver:
         self._last = self._journal.last()
         self._changed = threading.Condition()
         self._trees: Trees = self._load_trees(self._last)
+        self._watermarks = self._load_watermarks()
         self._begun = max(self._journal.intents(), default=INITIAL)
         routings = self._first_routings(workers, bins, default_workers)
         self._courses = Courses(self._journal, routings, self._begun)
         self._closed = False
-        if self._courses.are_open:
+        if self._courses.are_open or self._are_due():
             self._journal.tick()
         self._garbage = Garbage(self.root, self._journal, retention)
         self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
@@ -94,6 +117,11 @@ class Driver:
     def committed(self) -> int | None:
         """The newest published epoch."""
         return self._last.epoch if self._last else None
+
+    @property
+    def watermarks(self) -> Mapping[str, int]:
+        """Of the newest published epoch, for operators that have one."""
+        return self._watermarks
 
     def begin(self, epoch: int, query: str, offsets: str) -> Intent | Manifest:
         """Decide `epoch`, or return its intent, or its manifest if it is published already.
@@ -111,6 +139,7 @@ class Driver:
                     "restore both directories from the same backup.",
                 )
             decision = self._courses.begin(epoch)
+            finished = {name for name, course in decision.courses.items() if course.is_finished}
             intent = self._journal.begin(
                 Intent(
                     epoch=epoch,
@@ -122,6 +151,8 @@ class Driver:
                     control=decision.control,
                     refused=decision.refused,
                     migrations=decision.migrations,
+                    watermarks=self._next_watermarks(finished),
+                    sources=decision.sources,
                 )
             )
             if epoch > self._begun:  # a replay was decided before
@@ -147,6 +178,8 @@ class Driver:
             trees=self._trees[operator],
             merges=merges,
             cache=self.cache,
+            routing=intent.routings[operator] if self._waits(operator) else None,
+            span=Span(self._watermarks.get(operator), intent.watermarks.get(operator)),
             durable=self._durable,
         )
 
@@ -174,13 +207,19 @@ class Driver:
                 receipts={
                     name: [r.statistics() for r in group] for name, group in receipts.items()
                 },
+                clocks={
+                    name: latest([*self._clocks(name), *(r.clocks for r in receipts[name])])
+                    for name, operator in self.operators.items()
+                    if operator.delay is not None
+                },
             )
         )
         adopted = manifest.generation != self._journal.generation
         with self._changed:
             self._trees = self._load_trees(manifest) if adopted else trees
             self._last = manifest
-            more = self._courses.are_open
+            self._watermarks = self._load_watermarks() if adopted else intent.watermarks
+            more = self._courses.are_open or self._are_due()
             self._changed.notify_all()
         if more:
             self._journal.tick()
@@ -220,6 +259,25 @@ class Driver:
         assert isinstance(request, Schedule)
         return request
 
+    def wish(self, epoch: int, wishes: Iterable[Wish]) -> None:
+        """Take updates that `epoch` read as data as requests, each once; they are for later epochs.
+
+        Like those of other processes they are judged when they are taken in: the intent of the next
+        epoch says which were refused.
+        """
+        names = list(self.operators)
+        with self._changed:
+            for wish in wishes:
+                name = wish.operator or (names[0] if len(names) == 1 else "")
+                updates = [Update(epoch + 1 if e is None else e, b, w) for e, b, w in wish.updates]
+                packed = Updates.of(updates)
+                bins = self._courses[name].routing.bins if name in names else 1
+                first = packed[0].epoch if packed else epoch + 1
+                self._courses.add(Schedule(0, name, first, packed, bins, wish.workers, wish.id))
+            more = self._courses.are_open
+        if more:
+            self._journal.tick()
+
     def migrate(
         self,
         operator: str,
@@ -253,6 +311,26 @@ class Driver:
         """End an open migration after the steps that have begun, or move its bins back."""
         self._ask(operator, lambda _: Abort(0, operator, migration, rollback))
 
+    def finish(self) -> int:
+        """End the stream: let all timers fire in the next epoch, whose number this returns."""
+        timed = [name for name, operator in self.operators.items() if operator.delay is not None]
+        if not timed:
+            raise RefusedError("no operator of this query has event time: there is nothing to end")
+        for name in timed:
+            self._ask(name, lambda course: Finish(0, course.operator))
+        with self._changed:
+            return max(self._courses[name].finish or 0 for name in timed)
+
+    def sizes(self, operator: str) -> Sizes:
+        """The bytes of state of each bin, estimated."""
+        with self._changed:
+            bins = self._courses[operator].routing.bins
+            return bytes_by_bin(self._trees[operator].values(), bins)
+
+    def pace(self) -> float | None:
+        """The mean time from one of the last epochs to the next, in seconds."""
+        return self._journal.pace()
+
     def outcome(self, migration: int) -> Phase | None:
         """How a migration ended, once its last epoch is published; None as long as it is open."""
         with self._changed:
@@ -268,6 +346,11 @@ class Driver:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or happened(), timeout)
             return happened()
+
+    def wake(self) -> None:
+        """Something has happened: let those who wait look."""
+        with self._changed:
+            self._changed.notify_all()
 
     def close(self) -> None:
         """The query has ended: wake those who wait."""
@@ -311,6 +394,32 @@ class Driver:
             }
             for name, operator in self.operators.items()
         }
+
+    def _load_watermarks(self) -> Mapping[str, int]:
+        """The watermarks of the newest published epoch."""
+        intent = self._journal.intent(self._last.epoch) if self._last else None
+        return intent.watermarks if intent else {}
+
+    def _next_watermarks(self, finished: Set[str]) -> dict[str, int]:
+        clocks = {name: tuple(one) for name, one in self._last.clocks.items()} if self._last else {}
+        return watermarks(self.operators, clocks, self._watermarks, finished)
+
+    def _clocks(self, operator: str) -> list[Clocks]:
+        """What the inputs of an operator have shown up to the newest published epoch."""
+        stored = self._last.clocks.get(operator) if self._last else None
+        return [tuple(stored)] if stored else []
+
+    def _waits(self, operator: str) -> bool:
+        return any(is_timed(spec) for spec in self.operators[operator].tables)
+
+    def _are_due(self) -> bool:
+        """Does the next epoch have a later watermark, while rows wait for their moment?"""
+        later = self._next_watermarks(set())
+        return any(
+            later.get(name) != self._watermarks.get(name)
+            and any(is_timed(spec) and self._trees[name][spec.name].files for spec in one.tables)
+            for name, one in self.operators.items()
+        )
 
     def _published(self, epoch: int, offsets: str) -> Manifest:
         assert self._last is not None

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from godwit.errors import ConfigError
 from godwit.log.history import Generation, History
@@ -15,8 +14,9 @@ from godwit.log.manifest import Manifest
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Phase
-from godwit.state.run import SEGMENTS
+from godwit.runtime.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.state.tree import Tree
+from godwit.strategies import parse
 from godwit.strategies.steps import left
 
 
@@ -34,7 +34,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class MigrationView:
-    """An open migration, or one of the past."""
+    """An open migration, or one of the past; bytes and seconds are estimated."""
 
     id: int
     operator: str
@@ -45,6 +45,8 @@ class MigrationView:
     accepted: float
     outcome: str
     epoch: int | None
+    bytes_left: int = 0
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class OperatorView:
 
     name: str
     routing: Routing
+    watermark: int | None
     rows: int
     bytes: int
     files: int
@@ -121,15 +124,16 @@ def newest(history: History) -> tuple[Manifest, Intent]:
 def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -> OperatorView:
     routing = intent.routings[name]
     trees = [Tree.from_json(tree) for tree in manifest.trees[name].values()]
-    rows = np.sum([_rows_by_segment(tree) for tree in trees], axis=0)
+    rows = rows_by_bin(trees, routing.bins)
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
     receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
-    share = np.bincount(routing.owners, _rows_by_bin(rows, routing.bins), routing.workers)
+    share = np.bincount(routing.owners, rows, routing.workers)
     total = int(rows.sum())
     migrations = intent.migrations.get(name, {"open": None, "past": []})
     return OperatorView(
         name=name,
         routing=routing,
+        watermark=intent.watermarks.get(name),
         rows=total,
         bytes=size,
         files=sum(len(tree.files) for tree in trees),
@@ -144,43 +148,35 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
             )
             for worker in range(routing.workers)
         ),
-        migration=_open(history, intent, name, migrations["open"]),
+        migration=_open(
+            history, intent, name, migrations["open"], bytes_by_bin(trees, routing.bins)
+        ),
         past=tuple(_ended(Ended.from_json(entry)) for entry in migrations["past"]),
     )
 
 
-def _rows_by_segment(tree: Tree) -> npt.NDArray[np.float64]:
-    """Stored rows, of which newer ones may hide older ones of the same key."""
-    return np.array([sum(run.rows for run in runs) for runs in tree.segments], np.float64)
-
-
-def _rows_by_bin(rows: npt.NDArray[np.float64], bins: int) -> npt.NDArray[np.float64]:
-    """Bins and segments are both ranges of the hash space; within a segment all bins are alike."""
-    if bins < SEGMENTS:
-        summed: npt.NDArray[np.float64] = rows.reshape(bins, -1).sum(axis=1)
-        return summed
-    return np.repeat(rows * SEGMENTS / bins, bins // SEGMENTS)
-
-
 def _open(
-    history: History, intent: Intent, name: str, entry: dict[str, Any] | None
+    history: History, intent: Intent, name: str, entry: dict[str, Any] | None, sizes: Sizes
 ) -> MigrationView | None:
     if entry is None:
         return None
     request = history.control.request(entry["id"])
     assert isinstance(request, Migrate)
     goal = request.origin if entry["phase"] == Phase.RETURNING else request.target
-    bins = len(left(request.origin, request.target))
+    bins, rest = len(left(request.origin, request.target)), left(intent.routings[name], goal)
+    strategy = parse(request.strategy)
     return MigrationView(
         id=request.id,
         operator=name,
         strategy=request.strategy,
         workers=(request.origin.workers, request.target.workers),
         bins=bins,
-        arrived=bins - len(left(intent.routings[name], goal)),
+        arrived=bins - len(rest),
         accepted=request.time,
         outcome=entry["phase"],
         epoch=None,
+        bytes_left=round(sizes[rest].sum()),
+        seconds_left=seconds_left(strategy, intent.routings[name], goal, history.pace()),
     )
 
 

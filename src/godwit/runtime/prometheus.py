@@ -13,6 +13,7 @@ _OPERATOR_GAUGES = {
 }
 _OPERATOR_COUNTERS = {
     "records": "Records received",
+    "late": "Records dropped because they came too late",
     "outputs": "Rows put out",
     "rows": "Rows of state changed",
     "bytes": "Bytes of state changed",
@@ -55,6 +56,16 @@ class PrometheusFile:
                 for name, operator in report.operators.items()
             }
             yield from _metric(f"godwit_{column}", "gauge", help, values)
+        yield from _metric(
+            "godwit_watermark_seconds",
+            "gauge",
+            "Event time up to which no more records are expected",
+            {
+                f'{{operator="{name}"}}': operator.watermark / 1_000_000
+                for name, operator in report.operators.items()
+                if operator.watermark is not None
+            },
+        )
         for column, help in _OPERATOR_COUNTERS.items():
             values = {
                 f'{{operator="{name}"}}': self._totals[column, name] for name in report.operators
@@ -66,4 +77,4 @@ def _metric(name: str, kind: str, help: str, values: dict[str, float]) -> Iterat
     yield f"# HELP {name} {help}"
     yield f"# TYPE {name} {kind}"
     for labels, value in values.items():
-        yield f"{name}{labels} {value:g}" if isinstance(value, float) else f"{name}{labels} {value}"
+        yield f"{name}{labels} {round(value, 6)}"

@@ -21,6 +21,8 @@ class Receipt:
     deltas: Mapping[str, WrittenFile] = field(default_factory=dict)
     merged: Mapping[str, WrittenFile] = field(default_factory=dict)
     outputs: FileRef | None = None
+    late: int = 0  # records that came after their time had passed
+    clocks: tuple[int | None, ...] = (None,)  # the greatest time of each input
     failure: GodwitError | None = None  # why there is nothing: it fails the query
     fetched: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -33,6 +35,8 @@ class Receipt:
                 "deltas": _to_json(self.deltas),
                 "merged": _to_json(self.merged),
                 "outputs": self.outputs and self.outputs.to_json(),
+                "late": self.late,
+                "clocks": self.clocks,
                 "failure": self.failure and base64.b64encode(pickle.dumps(self.failure)).decode(),
                 "fetched": self.fetched,
                 "seconds": self.seconds,
@@ -48,6 +52,8 @@ class Receipt:
             deltas=_from_json(data["deltas"]),
             merged=_from_json(data["merged"]),
             outputs=data["outputs"] and FileRef.from_json(data["outputs"]),
+            late=data["late"],
+            clocks=tuple(data["clocks"]),
             failure=data["failure"] and pickle.loads(base64.b64decode(data["failure"])),
             fetched=data["fetched"],
             seconds=data["seconds"],
@@ -58,6 +64,7 @@ class Receipt:
         return {
             "worker": self.worker,
             "records": self.records,
+            "late": self.late,
             "rows": sum(w.ref.rows for w in self.deltas.values()),
             "bytes": sum(w.ref.bytes for w in self.deltas.values()),
             "merged_rows": sum(w.ref.rows for w in self.merged.values()),

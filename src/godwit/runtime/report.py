@@ -8,6 +8,7 @@ import numpy as np
 
 from godwit.log.manifest import Manifest
 from godwit.model.routing import Routing
+from godwit.model.time import show
 from godwit.protocol.course import Course
 from godwit.strategies.steps import left
 
@@ -18,12 +19,15 @@ class OperatorReport:
 
     `rows` and `bytes` of state were changed and `merged` bytes rewritten; `fetched` bytes came into
     executors' caches. `moved` bins have another worker than in the epoch before; `left` ones are
-    still to move in the open migration.
+    still to move in the open migration. `late` records were dropped; the watermark, if there is
+    one, is in microseconds since 1970.
     """
 
     name: str
     workers: int
     records: int
+    late: int
+    watermark: int | None
     outputs: int
     rows: int
     bytes: int
@@ -36,7 +40,11 @@ class OperatorReport:
 
     @classmethod
     def of(
-        cls, receipts: Sequence[Mapping[str, Any]], before: Routing | None, course: Course
+        cls,
+        receipts: Sequence[Mapping[str, Any]],
+        before: Routing | None,
+        course: Course,
+        watermark: int | None,
     ) -> Self:
         routing, migration = course.routing, course.migration
         same_bins = before is not None and before.bins == routing.bins
@@ -49,6 +57,8 @@ class OperatorReport:
             name=course.operator,
             workers=routing.workers,
             records=total("records"),
+            late=total("late"),
+            watermark=watermark,
             outputs=total("outputs"),
             rows=total("rows"),
             bytes=total("bytes"),
@@ -62,6 +72,10 @@ class OperatorReport:
 
     def __str__(self) -> str:
         text = f"{self.name}: {self.workers} workers, {self.rows:,} rows changed"
+        if self.watermark is not None:
+            text += f", watermark {show(self.watermark)}"
+        if self.late:
+            text += f", {self.late:,} late"
         if self.moved:
             text += f", {self.moved:,} bins moved"
         if self.migration is not None:
@@ -84,10 +98,11 @@ class EpochReport:
         manifest: Manifest,
         before: Mapping[str, Routing],
         courses: Mapping[str, Course],
+        watermarks: Mapping[str, int],
         parts: Mapping[str, float],
     ) -> Self:
         operators = {
-            name: OperatorReport.of(receipts, before.get(name), courses[name])
+            name: OperatorReport.of(receipts, before.get(name), courses[name], watermarks.get(name))
             for name, receipts in manifest.receipts.items()
         }
         return cls(manifest.epoch, sum(parts.values()), dict(parts), operators)

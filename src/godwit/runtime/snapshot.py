@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from godwit.errors import CheckpointError, ConfigError, DamagedFileError
@@ -20,6 +19,7 @@ from godwit.state.file import StateFile
 from godwit.state.merge import merge
 from godwit.state.run import SEGMENTS, Run
 from godwit.state.table import TableSpec
+from godwit.state.timed import is_timed, key_hashes, pending
 from godwit.state.tree import Tree
 
 
@@ -32,6 +32,7 @@ class Snapshot:
     spec: TableSpec
     tree: Tree
     routing: Routing
+    watermark: int | None
 
     @classmethod
     def open(
@@ -51,6 +52,7 @@ class Snapshot:
             spec=specs[table],
             tree=Tree.from_json(manifest.trees[operator][table]),
             routing=intent.routings[operator],
+            watermark=intent.watermarks.get(operator),
         )
 
     @property
@@ -64,6 +66,8 @@ class Snapshot:
         files = cache(self._open)
         for segment in segments:
             runs = [files(run.file).segment(segment) for run in self.tree.segments[segment]]
+            if is_timed(self.spec):
+                runs = pending(runs, segment, self.watermark)
             if runs:
                 yield self._placed(merge(runs, self.spec, final=True))
 
@@ -84,15 +88,9 @@ class Snapshot:
             ) from error
 
     def _placed(self, live: Run) -> pa.Table:
-        bins = bins_of(live.hash, self.routing)
+        bins = self.routing.bins_at(key_hashes(self.spec, live))
         columns = [*live.rows.columns[2:], pa.array(bins), pa.array(self.routing.owners[bins])]
         return pa.table(columns, schema=self.schema)
-
-
-def bins_of(hashes: np.ndarray, routing: Routing) -> np.ndarray:
-    """The bin of each hash: its top bits."""
-    wide = hashes >> np.uint64(63 - routing.bits) >> np.uint64(1)  # a shift by 64 is undefined
-    return wide.astype(np.int32)
 
 
 def table_specs(manifest: Manifest, operator: str) -> dict[str, TableSpec]:

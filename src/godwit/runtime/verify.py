@@ -16,11 +16,12 @@ from godwit.log.intent import Intent
 from godwit.log.layout import HOME, generation_name, manifest_name
 from godwit.log.manifest import Manifest
 from godwit.runtime.garbage import output_files
-from godwit.runtime.snapshot import bins_of, table_specs
+from godwit.runtime.snapshot import table_specs
 from godwit.state import file as state_file
 from godwit.state.file import Meta
 from godwit.state.run import segment_offsets
 from godwit.state.table import FileRef, TableSpec
+from godwit.state.timed import key_hashes
 from godwit.state.tree import Tree
 
 Progress = Callable[[int, int], None]  # files audited, files in all
@@ -254,7 +255,7 @@ class _Audit:
             yield f"it says that it is of epoch {meta.epoch}, but epoch {use.since} wrote it"
         writer = self.epochs.get(meta.epoch)
         if writer is not None and writer.intent is not None:
-            yield from _misplaced(hashes, meta, writer.intent)
+            yield from _misplaced(key_hashes(use.spec, opened.whole()), meta, writer.intent)
 
 
 def _misgrown(before: _Epoch, after: _Epoch) -> Iterator[str]:
@@ -298,7 +299,7 @@ def _misplaced(hashes: np.ndarray, meta: Meta, intent: Intent) -> Iterator[str]:
         if strays:
             yield f"it merged segment {strays[0]}, which its epoch's intent did not ask for"
         return
-    bins = np.unique(bins_of(hashes, routing))
+    bins = np.unique(routing.bins_at(hashes))
     strays = bins[routing.owners[bins] != meta.worker].tolist()
     if strays:
         yield (

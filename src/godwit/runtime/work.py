@@ -21,16 +21,19 @@ import pyarrow.parquet as pq
 from godwit import faults
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.hashing import hash_rows
+from godwit.model.routing import Routing
 from godwit.operators.base import Changes, Operator
+from godwit.runtime.event_time import on_time
 from godwit.runtime.receipt import Receipt
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
 from godwit.state.file import Kind, WrittenFile
 from godwit.state.merge import merge as merge_runs
-from godwit.state.run import Run
+from godwit.state.run import SEGMENTS, Run
 from godwit.state.table import HASH, FileRef, TableSpec
+from godwit.state.timed import NEVER, Span, is_timed, pending
 from godwit.state.tree import Merge, Tree
-from godwit.state.view import View
+from godwit.state.view import Own, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class Work:
     trees: Mapping[str, Tree]
     merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
+    routing: Routing | None = None  # for operators that have tables in the order of time
+    span: Span = NEVER  # the operator's watermarks of the epoch before and of this one
     durable: bool = True  # what is receipted outlives a loss of power
 
     def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
@@ -84,10 +89,10 @@ class _Attempt:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Receipt:
         operator, epoch = self.work.operator, self.work.epoch
         with self._timed("receive"):
-            received = [batch for batch in batches if batch.num_rows]
-            records = _records(received, operator.key.names) if received else None
-        changes = Changes()
-        if records is not None:
+            received = _records([batch for batch in batches if batch.num_rows], operator)
+        punctual = on_time(operator, received, self.work.span.passed)
+        records, changes = punctual.records, Changes()
+        if records.num_rows or operator.delay is not None:
             hashes = records.column(HASH).to_numpy().view(np.uint64)
             views = {spec.name: self._view(spec) for spec in operator.tables}
             with self._timed("process"):
@@ -112,7 +117,9 @@ class _Attempt:
             }
         return Receipt(
             worker=self.worker,
-            records=records.num_rows if records is not None else 0,
+            records=received.num_rows,
+            late=punctual.late,
+            clocks=punctual.clocks,
             deltas=deltas,
             merged=merged,
             outputs=outputs,
@@ -121,7 +128,25 @@ class _Attempt:
         )
 
     def _view(self, spec: TableSpec) -> View:
-        return View(spec, open_segments(self.files, spec, self.work.trees[spec.name]))
+        if not is_timed(spec):
+            return View(spec, self._segments(spec))
+        return View(spec, self._segments(spec), self.work.span, self._own())
+
+    def _segments(self, spec: TableSpec) -> Callable[[int], Sequence[Run]]:
+        """The runs of a segment, newest first, opened when asked for."""
+        return partial(
+            _open_segment, self.files, spec, self.work.trees[spec.name], self.work.span.passed
+        )
+
+    def _own(self) -> Own:
+        """The bins of this worker, and the segments that they are in."""
+        routing = self.work.routing
+        assert routing is not None
+        by_segment = np.repeat(routing.owners, max(1, SEGMENTS // routing.bins)).reshape(
+            SEGMENTS, -1
+        )
+        segments = np.flatnonzero((by_segment == self.worker).any(axis=1)).tolist()
+        return Own(segments, lambda hashes: np.equal(routing.owners_at(hashes), self.worker))
 
     def _write(self, spec: TableSpec, kind: Kind, rows: pa.Table) -> WrittenFile:
         name = f"state/{self.work.operator.name}/{spec.name}/{self._stem(kind)}.arrow"
@@ -142,7 +167,7 @@ class _Attempt:
     def _merge(self, spec: TableSpec) -> pa.Table:
         """One table of all the segments that this worker has to merge; some may end up empty."""
         tree = self.work.trees[spec.name]
-        segments = open_segments(self.files, spec, tree)
+        segments = self._segments(spec)
         merged = [spec.schema.empty_table()]
         due = self.work.merges.get(spec.name, {}).get(self.worker, ())
         for segment, runs in sorted((merge.segment, merge.runs) for merge in due):
@@ -177,25 +202,26 @@ class _Attempt:
         self.seconds[part] = round(perf_counter() - start, 4)
 
 
-def open_segments(files: FileCache, spec: TableSpec, tree: Tree) -> Callable[[int], Sequence[Run]]:
-    """The runs of a segment, newest first, opened when asked for."""
-    return partial(_open_segment, files, spec, tree)
-
-
-def _open_segment(files: FileCache, spec: TableSpec, tree: Tree, segment: int) -> Sequence[Run]:
-    return [
+def _open_segment(
+    files: FileCache, spec: TableSpec, tree: Tree, passed: int | None, segment: int
+) -> Sequence[Run]:
+    runs = [
         files.open(tree.files[run.file], spec).segment(segment) for run in tree.segments[segment]
     ]
+    return pending(runs, segment, passed) if is_timed(spec) else runs
 
 
-def _records(batches: list[pa.RecordBatch], key: Sequence[str]) -> pa.Table:
+def _records(batches: list[pa.RecordBatch], operator: Operator) -> pa.Table:
     """The batches as one table in one chunk, of the types that operators know, and with hashes."""
+    if not batches:
+        empty = [*map(_plain_field, operator.input), pa.field(HASH, pa.uint64())]
+        return pa.schema(empty).empty_table()
     table = pa.Table.from_batches(batches).combine_chunks()
-    fields = [field.with_type(plain(field.type)) for field in table.schema]
+    fields = list(map(_plain_field, table.schema))
     if fields != list(table.schema):
         table = table.cast(pa.schema(fields))
     if HASH not in table.column_names:
-        table = table.append_column(HASH, pa.array(hash_rows(table.select(key))))
+        table = table.append_column(HASH, pa.array(hash_rows(table.select(operator.key.names))))
     return table
 
 

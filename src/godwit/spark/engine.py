@@ -21,10 +21,11 @@ from godwit.model.hashing import is_cheap
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
 from godwit.operators.load import Load
-from godwit.runtime.driver import INITIAL, Driver
+from godwit.runtime.driver import INITIAL, Driver, Wish
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.report import EpochReport
 from godwit.runtime.work import Work
+from godwit.spark.control import split
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Files, Sink
@@ -97,7 +98,9 @@ class Engine:
     sink: Sink
     spark_log: Path
     listener: Listener | None = None
+    controlled: bool = False  # batches have updates among their records
     failure: BaseException | None = None
+    delivered: int = INITIAL  # the newest epoch
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         faults.reach("commit", "after", epoch - 1)
@@ -123,6 +126,9 @@ class Engine:
         assert offsets is not None
         before = {name: self.driver.routing(name) for name in self.driver.operators}
         clock = Clock()
+        wishes: list[Wish] = []
+        if self.controlled:
+            wishes, batch = split(batch)
         decided = self.driver.begin(epoch, query, offsets)
         clock.lap("decide")
         if isinstance(decided, Intent):
@@ -132,10 +138,14 @@ class Engine:
             clock.lap("publish")
         else:
             self._check_outputs(decided)
+        if wishes:
+            self.driver.wish(epoch, wishes)
         self._deliver(spark, decided)
+        self.delivered = epoch
+        self.driver.wake()
         clock.lap("deliver")
         courses = {name: self.driver.course(name) for name in self.driver.operators}
-        self._tell(EpochReport.of(decided, before, courses, clock.parts))
+        self._tell(EpochReport.of(decided, before, courses, self.driver.watermarks, clock.parts))
 
     def _tell(self, report: EpochReport) -> None:
         """A log line, and the listener, whose troubles are not those of the query."""
@@ -221,7 +231,7 @@ def run(work: Work, rows: DataFrame, routing: Routing) -> list[Receipt]:
     """F and S for one operator: a Spark job of its own, which returns one receipt a worker."""
     operator = work.operator
     routed = route(
-        rows.select(*map(column, operator.columns)),
+        rows.select(*map(column, operator.input.names)),
         operator.key.names,
         routing,
         with_hash=operator.ordered or not is_cheap(operator.key),
@@ -242,7 +252,8 @@ def load(driver: Driver, initial: dict[str, dict[str, DataFrame]]) -> None:
     receipts: dict[str, list[Receipt]] = {}
     for name, operator in driver.operators.items():
         routing = intent.routings[name]
-        group = [Receipt(worker) for worker in range(routing.workers)]
+        clocks = (None,) * operator.inputs
+        group = [Receipt(worker, clocks=clocks) for worker in range(routing.workers)]
         for table, rows in initial.get(name, {}).items():
             work = replace(driver.work(intent, name), operator=Load(operator, table))
             loaded = {receipt.worker: receipt for receipt in run(work, rows, routing)}

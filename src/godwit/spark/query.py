@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, RefusedError
 from godwit.model.requests import Migrate, OnTimeout, Schedule
 from godwit.model.routing import Routing, Update
 from godwit.runtime.driver import Driver
+from godwit.runtime.sizes import seconds_left
 from godwit.spark.engine import Engine
 from godwit.strategies import Strategy, parse
 from godwit.strategies.steps import left
@@ -41,13 +42,21 @@ class Migration:
 
     @property
     def progress(self) -> "Progress":
-        """How many of its bins are where they shall be."""
+        """How many of its bins are where they shall be, and what is left of it."""
         course = self.driver.course(self.request.operator)
         migration, target = course.migration, self.request.target
-        if migration is not None and migration.id == self.id:
-            target = migration.goal
-        total = len(left(self.request.origin, self.request.target))
-        return Progress(total - len(left(course.routing, target)), total, self.outcome)
+        total = len(left(self.request.origin, target))
+        if migration is None or migration.id != self.id:
+            return Progress(total - len(left(course.routing, target)), total, self.outcome)
+        rest = left(course.routing, migration.goal)
+        strategy, pace = parse(self.request.strategy), self.driver.pace()
+        return Progress(
+            total - len(rest),
+            total,
+            self.outcome,
+            round(self.driver.sizes(self.request.operator)[rest].sum()),
+            seconds_left(strategy, course.routing, migration.goal, pace),
+        )
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it has ended, the query ends or `timeout` seconds have passed."""
@@ -61,11 +70,14 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Of a migration: bins that have arrived, bins in all, and its outcome so far."""
+    """Of a migration: bins that have arrived, bins in all, its outcome so far, and an estimate of
+    the bytes and seconds that are left."""
 
     arrived: int
     bins: int
     outcome: str
+    bytes_left: int = 0
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +187,22 @@ class Query:
             self._raise_failure()
             raise
         return timeout is None or bool(ended)
+
+    def finish(self) -> None:
+        """Process all data that are there, end the stream, so that all timers fire, and stop.
+
+        Records that come later, or in a query that goes on with the checkpoint, are late. A source
+        that always has more data has no end: stop it first. Raises what failed the query.
+        """
+        if not self.is_active:
+            self._raise_failure()
+            raise RefusedError("the query has ended; start it again to end its stream")
+        self.process_all_available()
+        epoch = self._driver.finish()
+        if not self._driver.wait_for(lambda: self._engine.delivered >= epoch):
+            self._raise_failure()
+            raise RefusedError(f"the query ended before epoch {epoch}, the end of its stream")
+        self.stop()
 
     def stop(self) -> None:
         """Stop the query; an unfinished epoch is replayed at the next start."""

@@ -17,13 +17,20 @@ from godwit.log import spark_log
 from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.log.layout import SPARK, TICKS
+from godwit.model.time import Duration
 from godwit.operators.aggregate import Aggregate
 from godwit.operators.base import Operator
+from godwit.operators.definition import check_window_time, defining
+from godwit.operators.event_machine import EventMachine
+from godwit.operators.expiring import EXPIRY, Expiring
 from godwit.operators.forms import Form
 from godwit.operators.functions import Function
 from godwit.operators.state_machine import StateMachine
+from godwit.operators.windowed import CLOSING, Windowed
+from godwit.operators.windows import Sliding, Window
 from godwit.runtime.driver import Driver
 from godwit.runtime.work import CacheSpec
+from godwit.spark.control import with_control
 from godwit.spark.engine import Engine, Listener, Step, Transform, load
 from godwit.spark.plans import stateful_node
 from godwit.spark.query import Query
@@ -32,6 +39,8 @@ from godwit.spark.settings import settings
 from godwit.spark.sinks import Sink
 from godwit.spark.tick import with_ticks
 from godwit.spark.types import to_arrow, to_spark
+from godwit.spark.windows import Assign, collect, side_by_side
+from godwit.state.timed import is_timed
 
 # Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
 # Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
@@ -70,14 +79,39 @@ class Stream:
     schema: StructType
 
     def aggregate(
-        self, name: str, *, key: str | Sequence[str], time: str | None = None, **functions: Function
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str],
+        time: str | None = None,
+        delay: Duration | None = None,
+        ttl: Duration | None = None,
+        window: Sliding | None = None,
+        **functions: Function,
     ) -> "Stream":
         """Fold the records of each key; the output is each changed key with its new results.
 
-        `time` names the column that orders the records of a key for `first` and `last`.
+        `time` names the column that orders the records of a key for `first` and `last`. With a
+        `delay` it is the event time: records that are further behind the newest one are late and
+        dropped. A key without a record for `ttl` leaves the state. With a `window`, the output is
+        each key and window, when the window closes.
         """
-        schema = to_arrow(self.schema)
-        return self._with(Aggregate.of(name, key, functions, schema, time=time))
+        if window is None:
+            operator = Aggregate.of(
+                name, key, functions, to_arrow(self.schema), time=time, delay=delay
+            )
+            return self.then(_expiring(operator, ttl))
+        with defining(name):
+            if ttl is not None:
+                raise ConfigError("a window ends by itself; leave the ttl out")
+            if not isinstance(window, Sliding):
+                raise ConfigError("only tumbling and sliding windows aggregate; see `windows`")
+            check_window_time(time, delay, to_arrow(self.schema))
+        assigned = self.transform(Assign(time or "", window))
+        schema = to_arrow(assigned.schema)
+        return assigned.then(
+            Windowed.define(name, key, functions, schema, window, time=time, delay=delay)
+        )
 
     def state_machine(
         self,
@@ -88,14 +122,115 @@ class Stream:
         state: str | Mapping[str, Form],
         output: str,
         time: str | None = None,
+        delay: Duration | None = None,
+        ttl: Duration | None = None,
     ) -> "Stream":
         """Call `function(key, value, state)` for each record; it returns rows of `output`.
 
         The records of a key come in the order of (epoch, `time`, content). The function may change
-        `state` and nothing else.
+        `state` and nothing else. `delay` and `ttl` are as in `aggregate`.
         """
         schema = to_arrow(self.schema)
-        return self._with(StateMachine.of(name, key, function, state, output, schema, time=time))
+        operator = StateMachine.of(
+            name, key, function, state, output, schema, time=time, delay=delay
+        )
+        return self.then(_expiring(operator, ttl))
+
+    def unary(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str],
+        function: Callable[[Any, Any], Any],
+        state: str | Mapping[str, Form],
+        output: str,
+        time: str,
+        delay: Duration = "0 s",
+        notices: str | None = None,
+        strict: bool = False,
+    ) -> "Stream":
+        """Call `function(events, notify)` once for each worker and epoch; it returns rows.
+
+        `events` are records in the order of `time`, and due notices; each has kind, time, key,
+        value and state. `notify(key, time, *values)` schedules a notice with the columns `notices`.
+        `strict` holds records until the watermark has passed them, so that they come in the order
+        of time from epoch to epoch, too.
+        """
+        return self.then(
+            EventMachine.of(
+                name,
+                key,
+                function,
+                state,
+                output,
+                to_arrow(self.schema),
+                time=time,
+                delay=delay,
+                notices=notices,
+                strict=strict,
+            )
+        )
+
+    def binary(
+        self,
+        name: str,
+        other: "Stream",
+        *,
+        key: str | Sequence[str],
+        function: Callable[[Any, Any], Any],
+        state: str | Mapping[str, Form],
+        output: str,
+        time: str,
+        delay: Duration = "0 s",
+        notices: str | None = None,
+        strict: bool = False,
+    ) -> "Stream":
+        """`unary` over two inputs, which share state, notices and routing.
+
+        Both have the columns of `key` and `time`, of the same types. The kind of an event is "left"
+        (this stream) or "right" (`other`). The watermark is that of the input that is behind.
+        """
+        with defining(name):
+            if self.steps or other.steps:
+                raise ConfigError(
+                    "both inputs must be streams without a stateful operator before this one"
+                )
+            keys = [key] if isinstance(key, str) else list(key)
+            both, sides = side_by_side(self.source, other.source, [*keys, time])
+        joined = stream(both)
+        return joined.then(
+            EventMachine.of(
+                name,
+                key,
+                function,
+                state,
+                output,
+                to_arrow(joined.schema),
+                time=time,
+                delay=delay,
+                notices=notices,
+                strict=strict,
+                sides=sides,
+            )
+        )
+
+    def windows(
+        self,
+        name: str,
+        window: Window,
+        *,
+        key: str | Sequence[str],
+        function: Callable[[Any, Any, Any], Any],
+        output: str,
+        time: str | None = None,
+        delay: Duration | None = None,
+    ) -> "Stream":
+        """Call `function(key, span, records)` when a window closes; it returns rows of `output`.
+
+        `span` has the window's `start` and `end`; it is None for a counted window, which closes
+        with its last record, has no event time and orders the records of an epoch by `time`.
+        """
+        return collect(self, name, window, key, function, output, time, delay)
 
     def transform(self, function: Transform) -> "Stream":
         """Ordinary DataFrame code between or after stateful operators; it must be deterministic."""
@@ -111,7 +246,8 @@ class Stream:
             raise ConfigError("this query keeps no state: use Spark's own writeStream for it")
         return Job(self, sink)
 
-    def _with(self, operator: Operator) -> "Stream":
+    def then(self, operator: Operator) -> "Stream":
+        """With any operator that was made for records of this stream's schema."""
         return replace(self, steps=(*self.steps, operator), schema=to_spark(operator.output))
 
 
@@ -135,6 +271,7 @@ class Job:
         cache_bytes: int = 8 << 30,
         query_name: str | None = None,
         listener: Listener | None = None,
+        control: DataFrame | None = None,
     ) -> Query:
         """Start the query, or go on with the one in `checkpoint`.
 
@@ -142,9 +279,13 @@ class Job:
         parallelism and 4096. `initial` gives a new checkpoint's first state, by operator (and
         table). The last `retention` epochs can be read and restored. `cache_bytes` bounds the
         local files of an executor. `listener` is called with an `EpochReport` after each epoch;
-        the logger `godwit` gets the same as a line.
+        the logger `godwit` gets the same as a line. `control` is a stream of updates: id, bin and
+        worker, if wanted also operator, epoch (else the next one) and workers, their new number.
+        Rows of one id that an epoch reads are one request, and an id counts once.
         """
         source = self.stream.source
+        if control is not None:
+            source = with_control(source, control)
         spark = source.sparkSession
         path = Location.parse(checkpoint).path
         operators = [step for step in self.stream.steps if isinstance(step, Operator)]
@@ -163,7 +304,9 @@ class Job:
         if given and driver.committed is None:
             with _STARTING:
                 load(driver, given)
-        engine = Engine(driver, self.stream.steps, self.sink, path / SPARK, listener)
+        engine = Engine(
+            driver, self.stream.steps, self.sink, path / SPARK, listener, control is not None
+        )
         writer = (
             with_ticks(source, driver.root / TICKS)
             .writeStream.foreachBatch(engine)
@@ -179,6 +322,10 @@ class Job:
             return Query(writer.start(), engine)
 
 
+def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
+    return operator if ttl is None else Expiring.define(operator, ttl)
+
+
 def _tables(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[str, DataFrame]]:
     """The initial state by operator and table, checked against the operators' tables."""
     tables = {operator.name: operator.tables for operator in operators}
@@ -186,13 +333,18 @@ def _tables(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[s
     for name, state in initial.items():
         if name not in tables:
             raise ConfigError(f"initial state for unknown operator '{name}'")
+        specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
+        if any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
+            raise ConfigError(
+                f"operator '{name}' has windows or a ttl: its state depends on event time and "
+                "cannot be given at the start"
+            )
         if isinstance(state, DataFrame):
-            if len(tables[name]) > 1:
-                names = ", ".join(spec.name for spec in tables[name])
+            if len(specs) > 1:
+                names = ", ".join(specs)
                 raise ConfigError(f"operator '{name}' has several tables; name them: {names}")
-            state = {tables[name][0].name: state}
+            state = {next(iter(specs)): state}
         given[name] = {}
-        specs = {spec.name: spec for spec in tables[name]}
         for table, rows in state.items():
             if table not in specs:
                 raise ConfigError(f"initial state for unknown table '{table}' of '{name}'")

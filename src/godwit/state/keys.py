@@ -33,6 +33,16 @@ class Groups:
     hashes: Hashes
     keys: pa.Table
 
+    def of_records(self, count: int) -> Rows:
+        """The group of each of the `count` records."""
+        sizes = np.diff(self.starts, append=count)
+        groups = np.repeat(np.arange(len(sizes)), sizes)
+        if self.order is None:
+            return groups
+        found = np.empty(count, np.int64)
+        found[self.order] = groups
+        return found
+
 
 def distinct(hashes: Hashes, keys: pa.Table, ordered: bool) -> Groups:
     """Group records by key; `hashes[i]` and row i of `keys` belong to record i.
@@ -55,6 +65,23 @@ def distinct(hashes: Hashes, keys: pa.Table, ordered: bool) -> Groups:
     if len(starts) < len(found):
         return Groups(order, starts, found[starts], keys.take(pa.array(order[starts])))
     return Groups(order, starts, found, keys.take(pa.array(order)))
+
+
+def contained(hashes: Hashes, keys: pa.Table, among: Hashes, among_keys: pa.Table) -> Mask:
+    """Which of some keys are among others?
+
+    >>> hashes = np.array([7, 3, 7], np.uint64)
+    >>> contained(hashes, pa.table({"k": ["a", "c", "b"]}), hashes[:1], pa.table({"k": ["a"]}))
+    array([ True, False, False])
+    """
+    if not len(among) or not np.isin(hashes, among).any():
+        return np.zeros(len(hashes), np.bool_)
+    both = np.concatenate((hashes, among))
+    groups = distinct(both, pa.concat_tables([keys, among_keys]), ordered=False)
+    group = groups.of_records(len(both))
+    marked = np.zeros(len(groups.starts), np.bool_)
+    marked[group[len(hashes) :]] = True
+    return marked[group[: len(hashes)]]
 
 
 def by_hash(hashes: Hashes) -> tuple[Rows, Hashes]:

@@ -10,6 +10,18 @@ from godwit.state.keys import Hashes, Mask, Rows, changes, equal, flat
 from godwit.state.merge import merge, settle
 from godwit.state.run import SEGMENTS, Run, segment_offsets
 from godwit.state.table import OP, UPSERT, TableSpec
+from godwit.state.timed import KEY_HASH, NEVER, Span, due
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What is the reader's of a table in the order of time: segments, and hashes in them."""
+
+    segments: Sequence[int]
+    has: Callable[[Hashes], Mask]
+
+
+ALL = Own(range(SEGMENTS), lambda hashes: np.ones(len(hashes), np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +29,13 @@ class View:
     """The rows of one state table as of the end of an epoch, readable by key.
 
     `segments` gives the runs of a segment, newest first; it is called only for the segments that a
-    read touches, once for each read.
+    read touches, once for each read. `span` and `own` are for tables in the order of time.
     """
 
     spec: TableSpec
     segments: Callable[[int], Sequence[Run]]
+    span: Span = NEVER
+    own: Own = ALL
 
     def get(self, hashes: Hashes, keys: pa.Table) -> tuple[Mask, pa.Table]:
         """For distinct keys in hash order: which have a value, and the value columns (else null).
@@ -48,6 +62,12 @@ class View:
         """
         index, rows = self._settled(hashes, keys, final=True)
         return index, rows.select([*self.spec.sub.names, *self.spec.value.names])
+
+    def due(self) -> pa.Table:
+        """For a table in the order of time: the rows of the reader's bins that are due."""
+        rows = due(((s, self.segments(s)) for s in self.own.segments), self.spec, self.span)
+        hashes = flat(rows.column(KEY_HASH)).to_numpy().view(np.uint64)
+        return rows.filter(pa.array(self.own.has(hashes)))
 
     def rows(self) -> Iterator[Run]:
         """All that the table holds, one run a segment."""

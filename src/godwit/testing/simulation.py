@@ -17,7 +17,7 @@ from godwit.operators.base import Operator
 from godwit.runtime.driver import Driver
 from godwit.runtime.garbage import output_files
 from godwit.runtime.receipt import Receipt
-from godwit.runtime.snapshot import Snapshot, bins_of
+from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.work import CacheSpec, Work
 from godwit.state.table import HASH, FileRef
 
@@ -121,6 +121,11 @@ class Simulation:
         """Send bins to other workers in epochs to come."""
         self.driver.schedule(self._operator.name, updates, workers)
 
+    def finish(self) -> None:
+        """End the stream: an epoch without records, in which all timers fire."""
+        self.driver.finish()
+        self.feed([])
+
     def restore(self, epoch: int) -> None:
         """Roll checkpoint and log of commits back to a retained epoch, with no process running.
 
@@ -153,7 +158,7 @@ class Simulation:
     def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterator[Receipt]:
         """Route the batch as F does, and let each worker work on its records."""
         hashes = self._hashes(batch.select(work.operator.key.names))
-        owners = routing.owners[bins_of(hashes, routing)]
+        owners = routing.owners_at(hashes)
         routed = batch.append_column(HASH, pa.array(hashes))
         for worker in range(routing.workers):
             mine = routed.filter(pa.array(owners == worker))

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from godwit.operators.base import TableView
 from godwit.operators.cells.base import Delta, Owners
 from godwit.operators.cells.read_ahead import ReadAhead, Stored
 from godwit.state.keys import Groups
@@ -55,10 +54,10 @@ class ListCells:
     The positions of an initial state are ordinals alone.
     """
 
-    def __init__(self, epoch: int, groups: Groups, view: TableView) -> None:
+    def __init__(self, epoch: int, groups: Groups, ahead: ReadAhead) -> None:
         self._first = (epoch + 1) << _ORDINAL_BITS
-        self._ahead = ReadAhead(groups, view)
-        self._delta = Delta(view.spec, groups)
+        self._ahead = ahead
+        self._delta = Delta(ahead.spec, groups)
         self._start = 0
         self._cells: list[ListCell] = []
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from godwit.operators.base import TableView
 from godwit.operators.cells.base import Delta
 from godwit.operators.cells.read_ahead import ReadAhead, Stored
 from godwit.state.keys import Groups
@@ -94,9 +93,9 @@ class MapCell(MutableMapping[Any, Any]):
 class MapCells:
     """The maps of all keys of an epoch."""
 
-    def __init__(self, groups: Groups, view: TableView) -> None:
-        self._ahead = ReadAhead(groups, view)
-        self._delta = Delta(view.spec, groups)
+    def __init__(self, groups: Groups, ahead: ReadAhead) -> None:
+        self._ahead = ahead
+        self._delta = Delta(ahead.spec, groups)
         self._start = 0
         self._cells: list[MapCell] = []
 

@@ -15,6 +15,7 @@ from godwit.state.keys import Groups
 _FIRST_KEYS = 16
 _GROWTH = 4
 _ROWS = 1 << 16
+_MOST_KEYS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,61 +34,73 @@ class Stored:
         return [(sub, value) for sub, value, copy in rows if is_other(copy, value)]
 
 
+@dataclass(slots=True)
+class _Block:
+    """The rows of some keys, converted when the first of them is read."""
+
+    start: int
+    bounds: list[int]
+    rows: pa.Table
+    stored: Stored | None = None
+
+
 class ReadAhead:
-    """The rows of one key at a time, in the order of keys, read for the keys behind it as well.
+    """The rows of one key at a time, read for the keys behind it as well.
 
     A scan costs about the same for one key as for hundreds. How many keys are read ahead grows
     from scan to scan, as long as they have some ten thousand rows: one key may have more than that.
+    Keys that come `in_order` leave what was read for earlier ones; else everything read is kept.
     """
 
-    def __init__(self, groups: Groups, view: TableView) -> None:
-        self._groups = groups
-        self._view = view
+    def __init__(self, groups: Groups, view: TableView, in_order: bool = True) -> None:
+        self.spec = view.spec
         self.as_key = namer(view.spec.sub, "Key")
         self.as_row = namer(view.spec.value, "Row")
+        self._groups = groups
+        self._view = view
+        self._in_order = in_order
         self._mutable = any(pa.types.is_nested(field.type) for field in view.spec.value)
         self._keys = _FIRST_KEYS
-        self._start = 0
-        self._bounds = [0]
-        self._rows = pa.table({})
-        self._stored: Stored | None = None
+        self._blocks: dict[int, _Block] = {}  # by group
 
     def count(self, group: int) -> int:
         """The number of rows of a key."""
-        start, stop = self._span(group)
+        _, start, stop = self._find(group)
         return stop - start
 
     def read(self, group: int) -> Stored:
         """The rows of a key, in the order of their sub-keys."""
-        start, stop = self._span(group)
-        if self._stored is None:
-            self._stored = self._convert()
-        every = self._stored
+        block, start, stop = self._find(group)
+        if block.stored is None:
+            block.stored = self._convert(block.rows)
+        every = block.stored
         return Stored(every.subs[start:stop], every.values[start:stop], every.copies[start:stop])
 
-    def _span(self, group: int) -> tuple[int, int]:
-        at = group - self._start
-        if not 0 <= at < len(self._bounds) - 1:
+    def _find(self, group: int) -> tuple[_Block, int, int]:
+        if group not in self._blocks:
             self._scan(group)
-            at = 0
-        return self._bounds[at], self._bounds[at + 1]
+        block = self._blocks[group]
+        at = group - block.start
+        return block, block.bounds[at], block.bounds[at + 1]
 
-    def _scan(self, start: int) -> None:
+    def _scan(self, group: int) -> None:
+        """Read a block of keys; out of order, blocks of one size do not overlap."""
+        start = group if self._in_order else group // self._keys * self._keys
         stop = min(start + self._keys, len(self._groups.hashes))
-        owners, self._rows = self._view.scan(
+        owners, rows = self._view.scan(
             self._groups.hashes[start:stop], self._groups.keys.slice(start, stop - start)
         )
-        self._start = start
-        self._bounds = np.searchsorted(owners, np.arange(stop - start + 1)).tolist()
-        self._stored = None
+        bounds = np.searchsorted(owners, np.arange(stop - start + 1)).tolist()
+        if self._in_order:
+            self._blocks.clear()
+        self._blocks |= dict.fromkeys(range(start, stop), _Block(start, bounds, rows))
         affordable = _ROWS * (stop - start) // max(len(owners), 1)
-        self._keys = max(1, min(self._keys * _GROWTH, affordable))
+        self._keys = max(1, min(self._keys * _GROWTH, affordable, _MOST_KEYS))
 
-    def _convert(self) -> Stored:
-        spec = self._view.spec
-        values = self._rows.select(spec.value.names)
+    def _convert(self, rows: pa.Table) -> Stored:
+        values = rows.select(self.spec.value.names)
         return Stored(
-            list(elements(self._rows.select(spec.sub.names), "Key")),
+            list(elements(rows.select(self.spec.sub.names), "Key")),
             list(elements(values, "Row")),
             list(elements(values, "Row")) if self._mutable else (),
         )

@@ -1,0 +1,434 @@
+"""A Python function for a worker's events of an epoch: records in the order of their time, and
+notices that it has scheduled itself."""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import count, repeat
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from godwit.errors import ConfigError, GodwitError, OperatorError
+from godwit.model.schema import check_names
+from godwit.model.time import END, Duration
+from godwit.operators import calling, definition
+from godwit.operators.base import Changes, Hashes, TableView, TimedView
+from godwit.operators.cells.base import Cells
+from godwit.operators.convert import MisfitError, elements, row_class, rows, to_python
+from godwit.operators.definition import INPUT
+from godwit.operators.forms import Form
+from godwit.state.keys import Groups, distinct, flat
+from godwit.state.table import TableSpec
+from godwit.state.timed import AT, KEY_HASH, moments, payload, timed_spec, waiting
+
+NOTICES = "_notices"
+HELD = "_held"
+
+_USAGE = "the function is called with events and notify, and returns an iterable of tuples, or None"
+_MICROSECOND = timedelta(microseconds=1)
+_LONGEST_CHAIN = 10_000  # notices of one key, one asking for the next, when the stream has ended
+
+Function = Callable[[Iterator["Event"], "Notificator"], Iterable[tuple[Any, ...]] | None]
+Order = tuple[int, int, int, int, int]  # phase, moment, notices after records, hash, number
+
+
+class Event(NamedTuple):
+    """A record, or a notice that is due: `kind` is "record" ("left" or "right" with two inputs) or
+    "notice".
+
+    `value` is a named tuple of the record's columns that are not in the key, or of those that the
+    notice was scheduled with; `state` is the state of the key, to be read and changed.
+    """
+
+    kind: str
+    time: datetime
+    key: Any
+    value: Any
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the inputs: what its events are called, and its columns by the name they have."""
+
+    kind: str
+    columns: Mapping[str, str]  # the name in the input: the name for the function
+
+
+@dataclass(frozen=True)
+class EventMachine:
+    """Calls `function(events, notify)` once for each worker and epoch.
+
+    It iterates over all `events`, whose keys are mixed: records in the order of (time, key,
+    content), then the notices up to the watermark in the order of their time. If it is `strict`,
+    records wait until the watermark has passed their time, and come between the notices: those of a
+    time after the notices for that time. `notify(key, time, *values)` schedules a notice; one for a
+    time that has passed comes in the same epoch.
+    """
+
+    name: str
+    key: pa.Schema
+    input: pa.Schema
+    output: pa.Schema
+    function: Function
+    forms: Mapping[str, Form]
+    single: bool
+    time: str
+    delay: int
+    notices: pa.Schema | None
+    strict: bool
+    sides: tuple[Side, ...]
+    horizon: tuple[str, int]
+    window: str | None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        key: str | Sequence[str],
+        function: Function,
+        state: str | Mapping[str, Form],
+        output: str,
+        input: pa.Schema,
+        *,
+        time: str,
+        delay: Duration = "0 s",
+        notices: str | None = None,
+        strict: bool = False,
+        sides: tuple[Side, ...] | None = None,
+        horizon: tuple[str, int] | None = None,
+        window: str | None = None,
+    ) -> Self:
+        """The event machine over records of schema `input`; `sides` if they are of two inputs."""
+        with definition.defining(name):
+            keys = definition.key_schema(key, input)
+            allowed = definition.watermark_delay(definition.time_field(time, input), delay)
+            if allowed is None:
+                raise ConfigError("it needs the column of the event time, and a delay")
+            values = {column: column for column in input.names if column not in keys.names}
+            self = cls(
+                name,
+                keys,
+                input,
+                calling.schema_of("output", output),
+                function,
+                calling.forms_of(state),
+                isinstance(state, str),
+                time,
+                allowed,
+                None if notices is None else _notices(notices),
+                strict,
+                sides or (Side("record", values),),
+                horizon or definition.own_time(time),
+                window,
+            )
+            self._check()
+            return self
+
+    def _check(self) -> None:
+        calling.check_function(self.function)
+        check_names(pa.schema([field for field in self.input if field.name != INPUT]))
+        for side in self.sides:
+            definition.check_attributes("input column", side.columns.values())
+        for spec in self.tables:
+            definition.check_table(spec)
+
+    @cached_property
+    def tables(self) -> tuple[TableSpec, ...]:
+        specs = [form.spec(name, self.key) for name, form in self.forms.items()]
+        if self.notices is not None:
+            specs.append(timed_spec(NOTICES, self.key, self.notices))
+        if self.strict:
+            values = [f.with_nullable(True) for f in self.input if f.name not in self.key.names]
+            specs.append(timed_spec(HELD, self.key, pa.schema(values)))
+        return tuple(specs)
+
+    @property
+    def ordered(self) -> bool:
+        return True
+
+    @property
+    def inputs(self) -> int:
+        return len(self.sides)
+
+    def describe(self) -> dict[str, Any]:
+        kind = "unary" if len(self.sides) == 1 else "binary"
+        described = definition.describe(kind, self.key, self.tables, self.output)
+        return described if self.window is None else described | {"window": self.window}
+
+    def process(
+        self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
+    ) -> Changes:
+        deltas: dict[str, pa.Table] = {}
+        if self.strict:
+            held = cast(TimedView, state[HELD])
+            hashes, records, deltas[HELD] = self._release(epoch, hashes, records, held)
+        notices, until = None, None
+        if self.notices is not None:
+            scheduled = cast(TimedView, state[NOTICES])
+            notices, until = scheduled.due(), scheduled.span.until
+        arrivals = _Arrivals.of(self, hashes, records, notices)
+        if not len(arrivals.hashes):
+            return Changes(deltas)
+        groups = distinct(arrivals.hashes, arrivals.keys, ordered=False)
+        cells = {
+            name: form.open(epoch, groups, state[name], in_order=False)
+            for name, form in self.forms.items()
+        }
+        run = _Run(self, epoch, groups, list(cells.values()), until)
+        with calling.rare_collections():
+            outputs = run.outputs(arrivals)
+        deltas |= {name: cell.delta() for name, cell in cells.items()}
+        if self.notices is not None:
+            deltas[NOTICES] = run.scheduled()
+        return Changes(deltas, outputs)
+
+    def _release(
+        self, epoch: int, hashes: Hashes, records: pa.Table, held: TimedView
+    ) -> tuple[Hashes, pa.Table, pa.Table]:
+        """The records before the watermark, those that were held first; and those to hold now.
+
+        A record waits for the moment after its time: then no other of that time is expected.
+        """
+        at = moments(records.column(self.time)) + 1
+        until = held.span.until
+        free = np.zeros(len(at), np.bool_) if until is None else at <= until
+        stay = pa.array(~free)
+        kept = records.filter(stay)
+        values = kept.select(payload(held.spec).names)
+        delta = waiting(
+            held.spec, epoch, hashes[~free], at[~free], kept.select(self.key.names), values
+        )
+        released = held.due()
+        before = flat(released.column(KEY_HASH)).to_numpy().view(np.uint64)
+        both = [released.select(records.column_names), records.filter(pa.array(free))]
+        return np.concatenate((before, hashes[free])), pa.concat_tables(both), delta
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrivals:
+    """What is there when an epoch begins: records and notices, in this order, by row."""
+
+    hashes: Hashes
+    keys: pa.Table
+    events: list[tuple[str, datetime, Any]]  # kind, time and value
+    sequence: npt.NDArray[np.int64]  # the rows in the order of their delivery
+    orders: list[Order]  # in that sequence
+
+    @classmethod
+    def of(
+        cls, machine: EventMachine, hashes: Hashes, records: pa.Table, notices: pa.Table | None
+    ) -> Self:
+        key = machine.key.names
+        times = moments(records.column(machine.time))
+        events = _events(machine, records)
+        keys, at, kinds = [records.select(key)], [times + machine.strict], [np.zeros_like(times)]
+        if notices is not None and notices.num_rows:
+            assert machine.notices is not None
+            keys.append(notices.select(key))
+            at.append(moments(notices.column(AT)))
+            kinds.append(np.ones(notices.num_rows, np.int64))
+            hashes = np.concatenate(
+                (hashes, flat(notices.column(KEY_HASH)).to_numpy().view(np.uint64))
+            )
+            events += _due(machine, machine.notices.names, notices)
+        moment, kind = np.concatenate(at), np.concatenate(kinds)
+        phase = np.zeros_like(kind) if machine.strict else kind
+        sequence = np.lexsort((hashes, kind, moment, phase))
+        columns = [column[sequence].tolist() for column in (phase, moment, kind, hashes)]
+        orders = list(zip(*columns, range(len(sequence)), strict=True))
+        return cls(hashes, pa.concat_tables(keys), events, sequence, orders)
+
+
+class Notificator:
+    """Schedules notices for the keys of an epoch's events."""
+
+    def __init__(self, run: "_Run") -> None:
+        self._run = run
+
+    @property
+    def ended(self) -> bool:
+        """Has the stream ended? Then every notice is due at once."""
+        return self._run.ended
+
+    def __call__(self, key: Any, time: datetime, /, *values: Any) -> None:
+        """Let the function see an event of kind "notice" when the watermark reaches `time`."""
+        self._run.schedule(key, time, values)
+
+
+class _Run:
+    """The call of the function for one worker and epoch."""
+
+    def __init__(
+        self,
+        machine: EventMachine,
+        epoch: int,
+        groups: Groups,
+        cells: Sequence[Cells],
+        until: int | None,
+    ) -> None:
+        self._machine = machine
+        self._epoch = epoch
+        self._groups = groups
+        self._cells = cells
+        self._until = until
+        self._keys = list(elements(groups.keys, "Key"))
+        self._group_of = {key: group for group, key in enumerate(self._keys)}
+        self._current = 0  # the group of the event that the function has
+        self._done = False
+        self._later: list[tuple[int, int]] = []  # group and moment
+        self._payloads: list[tuple[Any, ...]] = []
+        self._fresh: list[tuple[Order, datetime, Any]] = []  # a heap of notices that are due now
+        self._chains = Counter[int]()  # by group, the notices that the end of the stream made due
+        self._numbers = count(1 << 62)  # after those that waited for the same moment
+        zone = machine.input.field(machine.time).type.tz
+        self._origin = datetime.fromisoformat("1970-01-01" + ("T00:00Z" if zone else "T00:00"))
+        if machine.notices is not None:
+            self._notice = row_class("Notice", tuple(machine.notices.names))._make
+
+    def outputs(self, arrivals: _Arrivals) -> pa.Table:
+        """Let the function see all events, and take down the changes of state."""
+        machine = self._machine
+        size = len(self._keys)
+        self._states = list(calling.states(self._cells, machine.forms, machine.single, 0, size))
+        produced: list[Any] = []
+        try:
+            result = machine.function(self._events(arrivals), Notificator(self))
+            if result is not None:
+                calling.emitter(machine.output, produced)(result)
+        except GodwitError:  # of the engine, met while the function read its state
+            raise
+        except Exception as error:
+            raise self._failed(self._current, calling.cause(error, __file__, _USAGE)) from error
+        if not self._done:
+            raise self._failed(
+                self._current, "the function ended after this event; it must take all events"
+            )
+        try:
+            for cells in self._cells:
+                cells.close()
+        except MisfitError as error:
+            raise self._failed(error.index, str(error)) from None
+        try:
+            return calling.table(produced, machine.output)
+        except MisfitError as error:
+            raise self._failed(self._current, f"output: {error}") from None
+
+    def schedule(self, key: Any, time: datetime, values: tuple[Any, ...]) -> None:
+        machine = self._machine
+        if machine.notices is None:
+            raise TypeError("to schedule notices, give the operator notices='their columns'")
+        group = self._group_of.get(key)
+        if group is None:
+            raise KeyError(f"{key!r} is not the key of an event of this epoch")
+        if len(values) != len(machine.notices):
+            wanted = ", ".join(machine.notices.names) or "nothing else"
+            raise TypeError(f"a notice takes a key, a time and {wanted}; it was given {values!r}")
+        if not isinstance(time, datetime) or (time.tzinfo is None) is not (
+            self._origin.tzinfo is None
+        ):
+            raise TypeError(f"{time!r} is no time like those of column '{machine.time}'")
+        moment = (time - self._origin) // _MICROSECOND
+        if self._until is not None and moment <= self._until:
+            self._check_fresh(group)
+            hash = int(self._groups.hashes[group])
+            order = (int(not machine.strict), moment, 1, hash, next(self._numbers))
+            heapq.heappush(self._fresh, (order, time, (group, self._notice(values))))
+            return
+        self._later.append((group, moment))
+        self._payloads.append(values)
+
+    def _check_fresh(self, group: int) -> None:
+        """A notice that is due at once must still find the function, and come to an end."""
+        if self._done:
+            raise ValueError(
+                "this notice is due now, but the function has taken all events; "
+                "notify while you iterate over them"
+            )
+        if self.ended:
+            self._chains[group] += 1
+            if self._chains[group] > _LONGEST_CHAIN:
+                raise ValueError(
+                    "the stream has ended, and notices ask for notices without an end; "
+                    "ask for none when notify.ended"
+                )
+
+    @property
+    def ended(self) -> bool:
+        return self._until == END
+
+    def scheduled(self) -> pa.Table:
+        """The notices that wait from now on."""
+        machine = self._machine
+        assert machine.notices is not None
+        spec = timed_spec(NOTICES, machine.key, machine.notices)
+        group, at = np.array(self._later, np.int64).reshape(-1, 2).T
+        try:
+            values = calling.table(self._payloads, machine.notices)
+        except MisfitError as error:
+            raise self._failed(int(group[error.index]), f"notice: {error}") from None
+        keys = self._groups.keys.take(pa.array(group))
+        return waiting(spec, self._epoch, self._groups.hashes[group], at, keys, values)
+
+    def _events(self, arrivals: _Arrivals) -> Iterator[Event]:
+        groups = self._groups.of_records(len(arrivals.hashes))
+        sequence = arrivals.sequence
+        for row, group, order in zip(
+            sequence.tolist(), groups[sequence].tolist(), arrivals.orders, strict=True
+        ):
+            while self._fresh and self._fresh[0][0] < order:
+                yield self._pop()
+            kind, time, value = arrivals.events[row]
+            self._current = group
+            yield Event(kind, time, self._keys[group], value, self._states[group])
+        while self._fresh:
+            yield self._pop()
+        self._done = True
+
+    def _pop(self) -> Event:
+        _, time, (group, value) = heapq.heappop(self._fresh)
+        self._current = group
+        return Event("notice", time, self._keys[group], value, self._states[group])
+
+    def _failed(self, group: int, cause: str) -> OperatorError:
+        return OperatorError(self._machine.name, repr(self._keys[group]), cause, epoch=self._epoch)
+
+
+def _events(machine: EventMachine, records: pa.Table) -> list[tuple[str, datetime, Any]]:
+    """Kind, time and value of each record, as the function sees them."""
+    times = list(elements(records.select([machine.time]), "Time"))
+    if machine.inputs == 1:
+        (side,) = machine.sides
+        values: Iterable[Any] = rows(records.select(list(side.columns)), "Value")
+        return [(side.kind, *one) for one in zip(times, values, strict=True)]
+    found: list[Any] = [None] * records.num_rows
+    numbers = flat(records.column(INPUT)).to_numpy()
+    for number, side in enumerate(machine.sides):
+        places = np.flatnonzero(numbers == number)
+        mine = records.take(pa.array(places)).select(list(side.columns))
+        named = mine.rename_columns(list(side.columns.values()))
+        for place, value in zip(places.tolist(), rows(named, "Value"), strict=True):
+            found[place] = (side.kind, times[place], value)
+    return found
+
+
+def _due(
+    machine: EventMachine, names: list[str], notices: pa.Table
+) -> Iterator[tuple[str, datetime, Any]]:
+    """Kind, time and value of each notice, as the function sees them."""
+    times = to_python(notices.column(AT).cast(machine.input.field(machine.time).type))
+    columns = [to_python(notices.column(name)) for name in names]
+    values = zip(*columns, strict=True) if columns else [()] * len(times)
+    return zip(repeat("notice"), times, map(row_class("Notice", tuple(names))._make, values))
+
+
+def _notices(ddl: str) -> pa.Schema:
+    schema = calling.schema_of("notices", ddl) if ddl.strip() else pa.schema([])
+    definition.check_attributes("column of notices", schema.names)
+    return schema

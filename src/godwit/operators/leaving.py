@@ -1,0 +1,40 @@
+"""Keys that leave the state when their moment has come: windows that close, keys that expire."""
+
+import numpy as np
+import pyarrow as pa
+
+from godwit.operators.base import Hashes, TimedView
+from godwit.state.keys import Groups, Mask, contained, distinct, flat
+from godwit.state.table import CLEAR, DELETE, HASH, TableSpec
+from godwit.state.timed import KEY_HASH
+
+
+def due_keys(view: TimedView) -> Groups:
+    """The keys whose moment has come, once each."""
+    rows = view.due()
+    hashes = flat(rows.column(KEY_HASH)).to_numpy().view(np.uint64)
+    return distinct(hashes, rows.select(view.spec.key.names), ordered=False)
+
+
+def besides(groups: Groups, hashes: Hashes, keys: pa.Table) -> tuple[Hashes, pa.Table]:
+    """The keys of `groups` that are not among others, in hash order."""
+    rest = ~contained(groups.hashes, groups.keys, hashes, keys)
+    return groups.hashes[rest], groups.keys.filter(pa.array(rest))
+
+
+def removed(spec: TableSpec, hashes: Hashes, keys: pa.Table) -> pa.Table:
+    """Rows that remove all that a table has of some keys."""
+    op = CLEAR if len(spec.sub) else DELETE
+    columns = [pa.array(hashes), pa.array(np.full(len(hashes), op, np.int8)), *keys.columns]
+    columns += [pa.nulls(len(hashes), field.type) for field in (*spec.sub, *spec.value)]
+    return pa.table(columns, schema=spec.schema)
+
+
+def in_order(*rows: pa.Table) -> pa.Table:
+    """Rows of one table in hash order; those of one hash keep theirs."""
+    both = pa.concat_tables(rows).combine_chunks()
+    return both.take(pa.array(np.argsort(both.column(HASH).to_numpy(), kind="stable")))
+
+
+def chosen(rows: pa.Table, mask: Mask) -> pa.Table:
+    return rows.filter(pa.array(mask))

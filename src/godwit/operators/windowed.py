@@ -1,0 +1,147 @@
+"""Aggregates over windows of event time, whose results come when the window closes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Self, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from godwit.model.time import Duration
+from godwit.operators import definition
+from godwit.operators.aggregate import TABLE, Aggregate
+from godwit.operators.base import Changes, Hashes, TableView, TimedView
+from godwit.operators.functions import Function
+from godwit.operators.leaving import besides, chosen, due_keys, in_order, removed
+from godwit.operators.windows import END, START, TIME, Sliding
+from godwit.state.keys import flat
+from godwit.state.table import HASH, UPSERT, TableSpec
+from godwit.state.timed import moments, timed_spec, waiting
+
+CLOSING: Final = "_closing"
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """`of`, an aggregate by key and window, whose outputs come when the watermark reaches a
+    window's end.
+
+    A record is late for a window that has closed, and only for that one.
+    """
+
+    of: Aggregate
+    window: Sliding
+
+    @classmethod
+    def define(
+        cls,
+        name: str,
+        key: str | Sequence[str],
+        functions: Mapping[str, Function],
+        input: pa.Schema,
+        window: Sliding,
+        *,
+        time: str | None,
+        delay: Duration | None,
+    ) -> Self:
+        """Over records of schema `input`, which have the columns of their window already."""
+        keys = [*([key] if isinstance(key, str) else key), START, END]
+        return cls(Aggregate.of(name, keys, functions, input, time=time, delay=delay), window)
+
+    @property
+    def name(self) -> str:
+        return self.of.name
+
+    @property
+    def key(self) -> pa.Schema:
+        return self.of.key
+
+    @property
+    def input(self) -> pa.Schema:
+        return self.of.input
+
+    @property
+    def time(self) -> str | None:
+        return self.of.time
+
+    @property
+    def delay(self) -> int | None:
+        return self.of.delay
+
+    @property
+    def inputs(self) -> int:
+        return 1
+
+    @property
+    def ordered(self) -> bool:
+        return self.of.ordered
+
+    @property
+    def horizon(self) -> tuple[str, int]:
+        return END, 0
+
+    @cached_property
+    def tables(self) -> tuple[TableSpec, ...]:
+        return *self.of.tables, timed_spec(CLOSING, self.key, pa.schema([]))
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        last = self.of.output.get_field_index(END)
+        return self.of.output.insert(last + 1, self.of.output.field(END).with_name(TIME))
+
+    def describe(self) -> dict[str, Any]:
+        described = self.of.describe()
+        tables = definition.describe("windows", self.key, self.tables, self.output)
+        return described | tables | {"window": str(self.window)}
+
+    def process(
+        self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
+    ) -> Changes:
+        view, closing = state[TABLE], cast(TimedView, state[CLOSING])
+        spec = self.of.tables[0]
+        known, rows = np.empty(0, np.bool_), spec.schema.empty_table()
+        if records.num_rows:
+            known, rows = self.of.fold(epoch, hashes, records, view)
+        hash, ends = flat(rows.column(HASH)).to_numpy(), moments(rows.column(END))
+        until = closing.span.until
+        ending = np.zeros(len(ends), np.bool_) if until is None else ends <= until
+        others, keys = besides(due_keys(closing), hash, rows.select(self.key.names))
+        closed = pa.concat_tables([chosen(rows, ending), _stored(view, others, keys)])
+        gone = chosen(rows, ending & known)
+        begun = ~known & ~ending
+        return Changes(
+            {
+                TABLE: in_order(
+                    chosen(rows, ~ending),
+                    removed(spec, hash[ending & known], gone.select(self.key.names)),
+                    removed(spec, others, keys),
+                ),
+                CLOSING: waiting(
+                    closing.spec,
+                    epoch,
+                    hash[begun],
+                    ends[begun],
+                    chosen(rows, begun).select(self.key.names),
+                    pa.table({}),
+                ),
+            },
+            self._outputs(epoch, closed),
+        )
+
+    def _outputs(self, epoch: int, closed: pa.Table) -> pa.Table:
+        """The results of windows, those that ended first at the beginning."""
+        ends = moments(closed.column(END))
+        results = self.of.results(epoch, closed.take(pa.array(np.argsort(ends, kind="stable"))))
+        last = pc.subtract(results.column(END), pa.scalar(1, pa.duration("us")))
+        place = self.of.output.get_field_index(END) + 1
+        return results.add_column(place, TIME, last).cast(self.output)
+
+
+def _stored(view: TableView, hashes: Hashes, keys: pa.Table) -> pa.Table:
+    """The rows of windows that no record of the epoch is for."""
+    there, values = view.get(hashes, keys)
+    ops = np.full(len(hashes), UPSERT, np.int8)
+    columns = [pa.array(hashes), pa.array(ops), *keys.columns, *values.columns]
+    return chosen(pa.table(columns, schema=view.spec.schema), there)

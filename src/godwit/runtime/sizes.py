@@ -1,0 +1,46 @@
+"""How much state the bins have, and how long it takes to move them: estimates."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.model.routing import Routing
+from godwit.state.run import SEGMENTS
+from godwit.state.tree import Tree
+from godwit.strategies import Strategy
+from godwit.strategies.steps import steps
+
+Sizes = npt.NDArray[np.float64]
+
+
+def rows_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
+    """Stored rows, of which newer ones may hide older ones of the same key.
+
+    Bins and segments are both ranges of the hash space; within a segment all bins are alike.
+    """
+    rows = np.zeros(SEGMENTS)
+    for tree in trees:
+        rows += [sum(run.rows for run in runs) for runs in tree.segments]
+    if bins < SEGMENTS:
+        summed: Sizes = rows.reshape(bins, -1).sum(axis=1)
+        return summed
+    return np.repeat(rows * SEGMENTS / bins, bins // SEGMENTS)
+
+
+def bytes_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
+    """The bytes of the files, shared out by rows."""
+    trees = list(trees)
+    size = sum(ref.bytes for tree in trees for ref in tree.files.values())
+    rows = rows_by_bin(trees, bins)
+    share: float = size / max(rows.sum(), 1.0)
+    return rows * share
+
+
+def seconds_left(
+    strategy: Strategy, routing: Routing, target: Routing, pace: float | None
+) -> float | None:
+    """How long the rest of a migration takes if epochs follow each other at this pace."""
+    if pace is None:
+        return None
+    return pace * sum(1 for _ in steps(strategy, routing, target))

@@ -1,0 +1,329 @@
+"""Operators with event time under test, each with a model of it in plain Python."""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+import godwit.operators as ops
+from godwit.operators import Aggregate, StateMachine
+from godwit.operators.event_machine import EventMachine
+from godwit.operators.expiring import Expiring
+from godwit.operators.windowed import Windowed
+from godwit.operators.windows import tumbling
+from tests.runtime.workloads import _COMMANDS as COMMANDS
+from tests.runtime.workloads import _FORMS as FORMS
+from tests.runtime.workloads import _KEY_FIELDS as KEY_FIELDS
+from tests.runtime.workloads import (
+    KEY,
+    Key,
+    PlainCollect,
+    Row,
+    Workload,
+    _in_total_order,
+    _key,
+    _records,
+    _row,
+    collect,
+)
+
+DELAY = 1  # all in seconds
+LENGTH = 2
+TTL = 2
+TICK = timedelta(microseconds=1)
+MOMENT = pa.timestamp("us", tz="UTC")
+
+
+def at(second: int | None) -> datetime | None:
+    return None if second is None else datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+
+
+class Timed:
+    """Knows the watermarks of an epoch and which of its records are late."""
+
+    def __init__(self) -> None:
+        self._clock: datetime | None = None
+        self._passed: datetime | None = None
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        until = None if self._clock is None else self._clock - timedelta(seconds=DELAY)
+        given = [row for row in rows if row["at"] is not None]
+        punctual = [row for row in given if self._passed is None or self._is_punctual(row)]
+        outputs = self._epoch(punctual, until)
+        self._passed = until
+        self._clock = max((row["at"] for row in given), default=self._clock)
+        if until is not None and self._clock is not None:
+            self._clock = max(self._clock, until + timedelta(seconds=DELAY))
+        return outputs
+
+    def _is_punctual(self, row: Row) -> bool:
+        assert self._passed is not None
+        return bool(row["at"] >= self._passed)
+
+    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
+        raise NotImplementedError
+
+
+# -- events and notices ----------------------------------------------------------------------------
+
+_ALARMS = pa.schema([*KEY_FIELDS, ("at", MOMENT), ("n", pa.int64())])
+
+
+def alarm(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    """A record with n asks for a notice n seconds later, and that for another one, n times."""
+    for kind, time, key, value, state in events:
+        state.seen = (state.seen or 0) + 1
+        yield *key, kind, time, value.n, state.seen
+        if value.n:
+            notify(key, time + timedelta(seconds=value.n), value.n - 1)
+
+
+class Alarms(Timed):
+    def __init__(self, *, strict: bool) -> None:
+        super().__init__()
+        self._strict = strict
+        self._seen: dict[Key, int] = defaultdict(int)
+        self._notices: list[tuple[datetime, int, Key, int]] = []
+        self._held: list[tuple[datetime, int, Key, int]] = []
+        self._numbers = count()
+
+    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
+        for row in _in_total_order(rows, "at", "n"):
+            self._held.append((row["at"], next(self._numbers), _key(row), row["n"]))
+        free = [one for one in self._held if not self._strict or (until and one[0] < until)]
+        self._held = [one for one in self._held if one not in free]
+        late = TICK if self._strict else timedelta()
+        heap: list[Any] = [
+            (0, time + late, 0, number, key, "record", time, n) for time, number, key, n in free
+        ]
+        for one in self._notices:
+            if until and one[0] <= until:
+                self._push(heap, one)
+        self._notices = [one for one in self._notices if not until or one[0] > until]
+        heapq.heapify(heap)
+        outputs = []
+        while heap:
+            *_, key, kind, time, n = heapq.heappop(heap)
+            self._seen[key] += 1
+            outputs.append(_row(key, kind=kind, time=time, n=n, seen=self._seen[key]))
+            if n:
+                notice = (time + timedelta(seconds=n), next(self._numbers), key, n - 1)
+                if until and notice[0] <= until:
+                    self._push(heap, notice)
+                else:
+                    self._notices.append(notice)
+        return outputs
+
+    def _push(self, heap: list[Any], notice: tuple[datetime, int, Key, int]) -> None:
+        time, number, key, n = notice
+        phase = 0 if self._strict else 1
+        heapq.heappush(heap, (phase, time, 1, number, key, "notice", time, n))
+
+    def state(self) -> dict[str, list[Row]]:
+        tables = {
+            "value": [_row(key, seen=seen) for key, seen in self._seen.items()],
+            "_notices": [_row(key, n=n) for _, _, key, n in self._notices],
+        }
+        if self._strict:
+            tables["_held"] = [_row(key, at=time, n=n) for time, _, key, n in self._held]
+        return tables
+
+
+def _alarms(name: str, *, strict: bool) -> Workload:
+    return Workload(
+        name,
+        _ALARMS,
+        EventMachine.of(
+            name,
+            KEY,
+            alarm,
+            "seen long",
+            "name string, part int, kind string, time timestamp, n long, seen long",
+            _ALARMS,
+            time="at",
+            delay=f"{DELAY} s",
+            notices="n long",
+            strict=strict,
+        ),
+        lambda: Alarms(strict=strict),
+        _records(at=[at(s) for s in (0, 1, 2, 2, 3, 5, 8, None)], n=(0, 1, 0, 2, 3, 0, 0, 1)),
+    )
+
+
+ALARMS = _alarms("alarms", strict=False)
+IN_ORDER = _alarms("in_order", strict=True)
+
+
+# -- windows ---------------------------------------------------------------------------------------
+
+_SPANS = [("window_start", MOMENT), ("window_end", MOMENT)]
+_BIDS = pa.schema([*KEY_FIELDS, ("at", MOMENT), *_SPANS, ("n", pa.int64())])
+
+
+class Windows(Timed):
+    """count and sum by key and window, when the window closes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: dict[tuple[Key, datetime], list[int]] = defaultdict(list)
+
+    def _is_punctual(self, row: Row) -> bool:
+        assert self._passed is not None
+        return bool(row["window_end"] > self._passed)
+
+    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
+        for row in rows:
+            self._open[_key(row), row["window_end"]].append(row["n"])
+        closed = [window for window in self._open if until and window[1] <= until]
+        return [self._row(window, self._open.pop(window), closed=True) for window in closed]
+
+    def _row(self, window: tuple[Key, datetime], numbers: list[int], *, closed: bool) -> Row:
+        key, end = window
+        span: Row = {"window_start": end - timedelta(seconds=LENGTH), "window_end": end}
+        if closed:
+            span["window_time"] = end - TICK
+        return _row(key, **span, rows=len(numbers), total=sum(numbers))
+
+    def state(self) -> dict[str, list[Row]]:
+        rows = [self._row(window, numbers, closed=False) for window, numbers in self._open.items()]
+        waiting = [{k: v for k, v in row.items() if k not in ("rows", "total")} for row in rows]
+        return {"value": rows, "_closing": waiting}
+
+
+def _windows_of(seconds: Sequence[int]) -> dict[str, list[Any]]:
+    starts = [second // LENGTH * LENGTH for second in seconds]
+    return {
+        "at": [at(second) for second in seconds],
+        "window_start": [at(start) for start in starts],
+        "window_end": [at(start + LENGTH) for start in starts],
+    }
+
+
+WINDOWS = Workload(
+    "windows",
+    _BIDS,
+    Windowed.define(
+        "windows",
+        KEY,
+        {"rows": ops.count(), "total": ops.sum("n")},
+        _BIDS,
+        tumbling(f"{LENGTH} s"),
+        time="at",
+        delay=f"{DELAY} s",
+    ),
+    Windows,
+    _records(**_windows_of((0, 1, 2, 3, 4, 5, 9)), n=(1, 2, 4, 8, 16, 32, 64)),
+)
+
+
+# -- keys that expire ------------------------------------------------------------------------------
+
+
+class Expiries(Timed):
+    """When each key expires; `_touched` and `_expiry` of the engine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._newest: dict[Key, datetime] = {}
+
+    def _expired(self, rows: list[Row], until: datetime | None) -> list[Key]:
+        for row in rows:
+            self._newest[_key(row)] = max(self._newest.get(_key(row), row["at"]), row["at"])
+        ttl = timedelta(seconds=TTL)
+        gone = [key for key, time in self._newest.items() if until and time + ttl <= until]
+        for key in gone:
+            del self._newest[key]
+        return gone
+
+    def _tables(self) -> dict[str, list[Row]]:
+        touched = [_row(key, newest=time) for key, time in self._newest.items()]
+        return {"_touched": touched, "_expiry": [_row(key) for key in self._newest]}
+
+
+class Fading(Expiries):
+    def __init__(self) -> None:
+        super().__init__()
+        self._sums: dict[Key, list[int]] = defaultdict(list)
+
+    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
+        for row in rows:
+            self._sums[_key(row)].append(row["n"])
+        outputs = [self._row(key) for key in set(map(_key, rows))]
+        for key in self._expired(rows, until):
+            del self._sums[key]
+        return outputs
+
+    def _row(self, key: Key) -> Row:
+        return _row(key, rows=len(self._sums[key]), total=sum(self._sums[key]))
+
+    def state(self) -> dict[str, list[Row]]:
+        return {"value": [self._row(key) for key in self._sums], **self._tables()}
+
+
+class Forgetful(Expiries):
+    def __init__(self) -> None:
+        super().__init__()
+        self._of = PlainCollect()
+
+    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
+        outputs = []
+        for row in _in_total_order(rows, "at", "op", "x"):
+            outputs += self._of.feed([row])
+        for key in self._expired(rows, until):
+            self._of._logs.pop(key, None)
+            self._of._maps.pop(key, None)
+        return outputs
+
+    def state(self) -> dict[str, list[Row]]:
+        return {**self._of.state(), **self._tables()}
+
+
+FADING = Workload(
+    "fading",
+    _ALARMS,
+    Expiring.define(
+        Aggregate.of(
+            "fading",
+            KEY,
+            {"rows": ops.count(), "total": ops.sum("n")},
+            _ALARMS,
+            time="at",
+            delay=f"{DELAY} s",
+        ),
+        f"{TTL} s",
+    ),
+    Fading,
+    _records(at=[at(s) for s in (0, 1, 2, 3, 4, 6)], n=(1, 2, 4, 8, 16, 32)),
+)
+
+_TIMED_COMMANDS = pa.schema([*KEY_FIELDS, ("at", MOMENT), *list(COMMANDS)[2:]])
+
+FORGETFUL = Workload(
+    "forgetful",
+    _TIMED_COMMANDS,
+    Expiring.define(
+        StateMachine.of(
+            "forgetful",
+            KEY,
+            collect,
+            FORMS,
+            "name string, part int, one long, other long",
+            _TIMED_COMMANDS,
+            time="at",
+            delay=f"{DELAY} s",
+        ),
+        f"{TTL} s",
+    ),
+    Forgetful,
+    _records(
+        at=[at(s) for s in (0, 1, 2, 3, 4, 6, 9, 4, 3)],
+        op=("append", "put", "append", "drop", "bump", "read", "length", "bump", "put"),
+        x=(1, 1, 2, 1, 1, None, None, 2, 2),
+    ),
+)
+
+TIMED = (ALARMS, IN_ORDER, WINDOWS, FADING, FORGETFUL)
