@@ -1,17 +1,15 @@
-"""Whole queries on real Spark: operators, restarts, migrations, control and refusals."""
+"""Whole queries on real Spark: operators, sinks, deaths and caches."""
 
 import os
-import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -20,40 +18,12 @@ import godwit as gw
 from godwit import faults
 from godwit.log.history import History
 from godwit.log.journal import Journal
-from godwit.log.layout import HOME, SPARK
 from godwit.runtime.verify import verify
 from godwit.spark import route
-from godwit.spark.query import Progress
+from tests.spark.counting import counting, run_to_end, state, words
 from tests.spark.feed import Feed
 
 pytestmark = pytest.mark.spark
-
-Words = dict[str, int]
-
-
-@pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    return Feed(tmp_path / "input", "word string")
-
-
-def words(text: str) -> list[dict[str, Any]]:
-    return [{"word": word} for word in text.split()]
-
-
-def counting(spark: SparkSession, feed: Feed, sink: Any, **functions: Any) -> gw.Job:
-    counts = functions or {"n": gw.count()}
-    return gw.stream(feed.stream(spark)).aggregate("counts", key="word", **counts).to(sink)
-
-
-def run_to_end(job: gw.Job, checkpoint: Path, **options: Any) -> gw.Query:
-    query = job.start(checkpoint, available_now=True, **options)
-    query.await_termination()
-    return query
-
-
-def state(spark: SparkSession, checkpoint: Path, **options: Any) -> Words:
-    rows = gw.read_state(spark, checkpoint, "counts", **options)
-    return {row.word: row.n for row in rows.collect()}
 
 
 def test_counts_over_restarts_with_other_workers_and_bins(
@@ -198,90 +168,6 @@ def test_a_sink_that_reads_twice_in_part_or_not_at_all_changes_nothing(
     assert state(spark, tmp_path / "checkpoint") == Counter("abcdabcaefg")
 
 
-def test_a_migration_of_an_idle_query_completes(
-    spark: SparkSession, feed: Feed, tmp_path: Path
-) -> None:
-    feed.add(words("a b c d e f g h"))
-    reports: list[gw.EpochReport] = []
-    query = counting(spark, feed, gw.memory("idle")).start(
-        tmp_path / "checkpoint", workers=2, listener=reports.append
-    )
-    try:
-        query.process_all_available()
-        assert query.routing().workers == 2
-        migration = query.migrate(4, strategy="batched:1000")
-        assert migration.wait(timeout=60) == "done"
-        assert migration.progress == Progress(2048, 2048, "done")
-        query.process_all_available()
-        moved = [report.operators["counts"].moved for report in reports]
-        assert [bins for bins in moved if bins] == [1000, 1000, 48]
-        assert query.routing() == gw.Routing.even(4096, 2).spread(4)
-        begun = query.epoch
-        assert begun is not None
-        later = query.schedule([gw.Update(begun + 3, 0, 3), gw.Update(begun + 5, 1, 2)])
-        assert later.epoch == begun + 5
-        assert later.wait(timeout=60) == "done"
-        owners = query.routing().owners
-        assert (owners[0], owners[1], owners[2]) == (3, 2, 0)
-        shrunk = query.migrate(1)
-        assert shrunk.wait(timeout=60) == "done"
-    finally:
-        query.stop()
-    assert state(spark, tmp_path / "checkpoint") == Counter("abcdefgh")
-    assert {
-        r._worker for r in gw.read_state(spark, tmp_path / "checkpoint", "counts").collect()
-    } == {0}
-    assert not verify(tmp_path / "checkpoint").findings
-
-
-def test_refused_requests_change_nothing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
-    feed.add(words("a b"))
-    query = counting(spark, feed, gw.memory("refused")).start(
-        tmp_path / "checkpoint", workers=2, bins=16
-    )
-    try:
-        query.process_all_available()
-        epoch, before = query.epoch, query.routing()
-        assert epoch is not None
-        refused: list[tuple[str, Iterable[gw.Update]]] = [
-            ("has begun", [gw.Update(epoch, 0, 1)]),
-            ("unknown bin 16", [gw.Update(epoch + 1, 16, 1)]),
-            ("unknown worker 2", [gw.Update(epoch + 9, 0, 1), gw.Update(epoch + 1, 0, 2)]),
-            ("no update", []),
-        ]
-        for message, updates in refused:
-            with pytest.raises(gw.RefusedError, match=message):
-                query.schedule(updates)
-        with pytest.raises(gw.RefusedError, match="16"):
-            query.migrate(gw.Routing.even(32, 2))
-        with pytest.raises(gw.RefusedError, match="unknown operator 'sums'"):
-            query.migrate(3, operator="sums")
-        assert query.routing() == before
-        assert not list((tmp_path / "checkpoint" / HOME / "control").iterdir())
-    finally:
-        query.stop()
-
-
-def test_an_available_now_run_ends_with_an_open_migration_that_goes_on_later(
-    spark: SparkSession, feed: Feed, tmp_path: Path
-) -> None:
-    feed.add(words("a b"))
-    feed.add(words("b c"))
-    job = counting(spark, feed, gw.memory("available"))
-    query = job.start(tmp_path / "checkpoint", workers=2, bins=16, available_now=True)
-    migration = query.schedule([gw.Update(5, bin, 1) for bin in range(16)])
-    query.await_termination()
-    assert migration.wait() == "open"
-    assert query.epoch == 1
-    restarted = job.start(tmp_path / "checkpoint")
-    try:
-        assert restarted.await_epoch(5, timeout=60)
-        assert set(restarted.routing().owners) == {1}
-    finally:
-        restarted.stop()
-    assert state(spark, tmp_path / "checkpoint") == Counter("abbc")
-
-
 def test_initial_state_is_loaded_once(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     initial = spark.createDataFrame([("a", 10), ("z", 5)], "word string, n long")
     job = counting(spark, feed, gw.memory("initial"))
@@ -414,118 +300,3 @@ def is_python_worker(pid: int) -> bool:
         return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-def test_columns_may_be_added_at_a_restart_and_nothing_else(
-    spark: SparkSession, feed: Feed, tmp_path: Path
-) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    feed.add(words("a b a"))
-    run_to_end(counting(spark, feed, gw.memory("evolve")), checkpoint, workers=2)
-    feed.add(words("a c"))
-    wider = {"n": gw.count(), "last": gw.last("word")}
-    run_to_end(counting(spark, feed, gw.memory("evolve"), **wider), checkpoint)
-    rows = gw.read_state(spark, checkpoint, "counts").select("word", "n", "last").collect()
-    assert {tuple(row) for row in rows} == {("a", 3, "a"), ("b", 1, None), ("c", 1, "c")}
-    with pytest.raises(gw.IncompatibleError, match=r"n was count\(\), now max\(word\)"):
-        counting(spark, feed, gw.memory("evolve"), n=gw.max("word")).start(checkpoint)
-    with pytest.raises(gw.IncompatibleError, match=r"operator 'counts'.*no longer has it"):
-        gw.stream(feed.stream(spark)).aggregate("sums", key="word", n=gw.count()).to(
-            gw.memory("evolve")
-        ).start(checkpoint)
-
-
-def test_logs_that_disagree_are_refused(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    job = counting(spark, feed, gw.memory("disagree"))
-    feed.add(words("a b"))
-    run_to_end(job, checkpoint, workers=2)
-    backup = tmp_path / "backup"
-    shutil.copytree(checkpoint, backup)
-    feed.add(words("c"))
-    run_to_end(job, checkpoint)
-    shutil.rmtree(checkpoint / SPARK)
-    with pytest.raises(gw.CheckpointError, match="Spark's log is empty or was deleted"):
-        job.start(checkpoint)
-    shutil.copytree(backup / SPARK, checkpoint / SPARK)
-    with pytest.raises(gw.CheckpointError, match="Godwit published epoch 1"):
-        job.start(checkpoint)
-    gw.restore(checkpoint, 0)
-    run_to_end(job, checkpoint)
-    assert state(spark, checkpoint) == Counter("abc")
-
-
-def test_restoring_an_epoch_and_going_on(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
-    checkpoint, output = tmp_path / "checkpoint", tmp_path / "output"
-    job = counting(spark, feed, gw.files(output))
-    for text in ("a", "b", "c"):
-        feed.add(words(text))
-    run_to_end(job, checkpoint, workers=2)
-    gw.restore(checkpoint, 0)
-    with pytest.raises(gw.DamagedFileError, match="another history"):
-        run_to_end(job, checkpoint)
-    for later in (1, 2):
-        shutil.rmtree(output / f"epoch={later}")
-    run_to_end(job, checkpoint)
-    assert state(spark, checkpoint) == Counter("abc")
-    found = spark.read.parquet(str(output)).select("word", "n").collect()
-    assert sorted(map(tuple, found)) == [("a", 1), ("b", 1), ("c", 1)]  # perhaps in other epochs
-
-
-@pytest.mark.parametrize(
-    ("start", "message"),
-    [
-        ({"bins": 100}, "power of two"),
-        ({"workers": 0}, "workers must be"),
-        ({"retention": 0}, "retention"),
-        ({"checkpoint": "s3a://bucket/q"}, "'s3a' does not qualify"),
-    ],
-)
-def test_bad_settings_are_refused_before_anything_is_written(
-    spark: SparkSession, feed: Feed, tmp_path: Path, start: dict[str, Any], message: str
-) -> None:
-    job = counting(spark, feed, gw.memory("bad"))
-    with pytest.raises(gw.ConfigError, match=message):
-        job.start(**{"checkpoint": tmp_path / "checkpoint", **start})
-    assert not (tmp_path / "checkpoint").exists()
-
-
-def test_a_batch_dataframe_and_a_query_without_state_are_refused(
-    spark: SparkSession, feed: Feed
-) -> None:
-    with pytest.raises(gw.ConfigError, match="readStream"):
-        gw.stream(spark.range(1))
-    with pytest.raises(gw.ConfigError, match="keeps no state"):
-        gw.stream(feed.stream(spark)).to(gw.console())
-
-
-def test_state_in_spark_is_refused(spark: SparkSession, feed: Feed) -> None:
-    rows = feed.stream(spark)
-    lookup = spark.createDataFrame([("a", 1)], "word string, n int")
-    for stateful, name in (
-        (rows.dropDuplicates(), "Deduplicate"),
-        (rows.groupBy("word").count(), "Aggregate"),
-        (rows.join(feed.stream(spark), "word"), "Join"),
-        (rows.limit(3), "Limit"),
-    ):
-        with pytest.raises(gw.ConfigError, match=f"keeps state in Spark .*{name}"):
-            gw.stream(stateful)
-    grouped = lookup.groupBy("word").agg(sf.max("n").alias("n"))
-    gw.stream(rows.join(grouped, "word").where("n > 0").union(rows.withColumn("n", sf.lit(1))))
-
-
-def test_2_20_bins_and_a_scattered_routing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
-    feed.add(words("a b c d"))
-    query = counting(spark, feed, gw.memory("many")).start(
-        tmp_path / "checkpoint", workers=2, bins=1 << 20
-    )
-    try:
-        query.process_all_available()
-        owners = np.random.default_rng(7).integers(0, 3, 1 << 20).astype(np.int32)
-        assert query.migrate(gw.Routing(owners, 3)).wait(timeout=120) == "done"
-        feed.add(words("a b c d e"))
-        query.process_all_available()
-    finally:
-        query.stop()
-    assert state(spark, tmp_path / "checkpoint") == {"a": 2, "b": 2, "c": 2, "d": 2, "e": 1}
-    assert not verify(tmp_path / "checkpoint").findings

@@ -1,0 +1,119 @@
+"""Migrations of a running query: idle ones, refused ones, open ones, and many bins."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+import godwit as gw
+from godwit.log.layout import HOME
+from godwit.runtime.verify import verify
+from godwit.spark.query import Progress
+from tests.spark.counting import counting, state, words
+from tests.spark.feed import Feed
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_migration_of_an_idle_query_completes(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    feed.add(words("a b c d e f g h"))
+    reports: list[gw.EpochReport] = []
+    query = counting(spark, feed, gw.memory("idle")).start(
+        tmp_path / "checkpoint", workers=2, listener=reports.append
+    )
+    try:
+        query.process_all_available()
+        assert query.routing().workers == 2
+        migration = query.migrate(4, strategy="batched:1000")
+        assert migration.wait(timeout=60) == "done"
+        assert migration.progress == Progress(2048, 2048, "done")
+        query.process_all_available()
+        moved = [report.operators["counts"].moved for report in reports]
+        assert [bins for bins in moved if bins] == [1000, 1000, 48]
+        assert query.routing() == gw.Routing.even(4096, 2).spread(4)
+        begun = query.epoch
+        assert begun is not None
+        later = query.schedule([gw.Update(begun + 3, 0, 3), gw.Update(begun + 5, 1, 2)])
+        assert later.epoch == begun + 5
+        assert later.wait(timeout=60) == "done"
+        owners = query.routing().owners
+        assert (owners[0], owners[1], owners[2]) == (3, 2, 0)
+        shrunk = query.migrate(1)
+        assert shrunk.wait(timeout=60) == "done"
+    finally:
+        query.stop()
+    assert state(spark, tmp_path / "checkpoint") == Counter("abcdefgh")
+    assert {
+        r._worker for r in gw.read_state(spark, tmp_path / "checkpoint", "counts").collect()
+    } == {0}
+    assert not verify(tmp_path / "checkpoint").findings
+
+
+def test_refused_requests_change_nothing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    feed.add(words("a b"))
+    query = counting(spark, feed, gw.memory("refused")).start(
+        tmp_path / "checkpoint", workers=2, bins=16
+    )
+    try:
+        query.process_all_available()
+        epoch, before = query.epoch, query.routing()
+        assert epoch is not None
+        refused: list[tuple[str, Iterable[gw.Update]]] = [
+            ("has begun", [gw.Update(epoch, 0, 1)]),
+            ("unknown bin 16", [gw.Update(epoch + 1, 16, 1)]),
+            ("unknown worker 2", [gw.Update(epoch + 9, 0, 1), gw.Update(epoch + 1, 0, 2)]),
+            ("no update", []),
+        ]
+        for message, updates in refused:
+            with pytest.raises(gw.RefusedError, match=message):
+                query.schedule(updates)
+        with pytest.raises(gw.RefusedError, match="16"):
+            query.migrate(gw.Routing.even(32, 2))
+        with pytest.raises(gw.RefusedError, match="unknown operator 'sums'"):
+            query.migrate(3, operator="sums")
+        assert query.routing() == before
+        assert not list((tmp_path / "checkpoint" / HOME / "control").iterdir())
+    finally:
+        query.stop()
+
+
+def test_an_available_now_run_ends_with_an_open_migration_that_goes_on_later(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    feed.add(words("a b"))
+    feed.add(words("b c"))
+    job = counting(spark, feed, gw.memory("available"))
+    query = job.start(tmp_path / "checkpoint", workers=2, bins=16, available_now=True)
+    migration = query.schedule([gw.Update(5, bin, 1) for bin in range(16)])
+    query.await_termination()
+    assert migration.wait() == "open"
+    assert query.epoch == 1
+    restarted = job.start(tmp_path / "checkpoint")
+    try:
+        assert restarted.await_epoch(5, timeout=60)
+        assert set(restarted.routing().owners) == {1}
+    finally:
+        restarted.stop()
+    assert state(spark, tmp_path / "checkpoint") == Counter("abbc")
+
+
+def test_2_20_bins_and_a_scattered_routing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    feed.add(words("a b c d"))
+    query = counting(spark, feed, gw.memory("many")).start(
+        tmp_path / "checkpoint", workers=2, bins=1 << 20
+    )
+    try:
+        query.process_all_available()
+        owners = np.random.default_rng(7).integers(0, 3, 1 << 20).astype(np.int32)
+        assert query.migrate(gw.Routing(owners, 3)).wait(timeout=120) == "done"
+        feed.add(words("a b c d e"))
+        query.process_all_available()
+    finally:
+        query.stop()
+    assert state(spark, tmp_path / "checkpoint") == {"a": 2, "b": 2, "c": 2, "d": 2, "e": 1}
+    assert not verify(tmp_path / "checkpoint").findings
