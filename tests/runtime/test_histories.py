@@ -4,7 +4,7 @@ A history is inputs x routings over epochs (migrations, schedules, requests that
 deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
-names. One run plays 2,250 histories: 125 for each of nine operators, of which five have event time,
+names. One run plays 2,016 histories: 112 for each of nine operators, of which five have event time,
 and two hash functions, of which one lets most keys collide. (GODWIT_HYPOTHESIS=thorough plays 50
 times as many; --hypothesis-show-statistics says what happened in them.)
 """
@@ -18,7 +18,7 @@ from tests.runtime.histories import Hasher, play
 from tests.runtime.timed_workloads import TIMED
 from tests.runtime.workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 
-HISTORIES = 5 * settings().max_examples // 4
+HISTORIES = 9 * settings().max_examples // 8
 
 
 @pytest.mark.parametrize("hashes", [hash_rows, few_hashes])
