@@ -8,7 +8,16 @@ import time
 
 from bench.harness import Bench, say
 
-QUESTIONS = ("overhead", "aggregate", "growth", "state_machine", "list_state", "bins")
+QUESTIONS = (
+    "overhead",
+    "aggregate",
+    "growth",
+    "state_machine",
+    "list_state",
+    "bins",
+    "timers",
+    "chained",
+)
 
 
 def main() -> int:

@@ -5,13 +5,10 @@ output, no promise. Godwit counts by key, once with a sink that ignores the rows
 that reads them. Both are timed from trigger to commit.
 """
 
-import statistics
-from collections.abc import Sequence
-
 from bench.breakdown import PARTS, breakdown
 from bench.contenders import OPERATOR, floor, godwit_count
-from bench.harness import Bench, Turn, say, settled, take_turns
-from bench.report import Report, show, spread, summary, table
+from bench.harness import Bench, say, settled, take_turns
+from bench.report import Report, show, slower, summary, table
 
 EPOCHS = 12
 
@@ -30,7 +27,7 @@ def run(bench: Bench) -> None:
         )
         bare = floor(bench, home / "floor", settled(keys), rows)
         turns = take_turns([bare, ours, sunk], bench.repetitions, epochs)
-        over = {one.name: _over(turns[one.name], turns[bare.name]) for one in (ours, sunk)}
+        over = {one.name: slower(turns[one.name], turns[bare.name]) for one in (ours, sunk)}
         parts = breakdown(bench.spark, turns[sunk.name], sunk.checkpoint, OPERATOR)
         found = {name: summary(turn) for name, turn in turns.items()}
         report.add({"rows": rows}, **found, over_floor=over, breakdown=parts)
@@ -42,13 +39,3 @@ def run(bench: Bench) -> None:
     table(["records", "contender", "epoch s", "p99 s", "x floor"], results)
     print("Where the time of an epoch of 'godwit, sink' goes, median seconds:")
     table(["records", *PARTS], times)
-
-
-def _over(ours: Sequence[Turn], bare: Sequence[Turn]) -> dict[str, object]:
-    """Epoch time over the floor's, turn by turn."""
-    return spread(
-        [
-            statistics.median(one.seconds) / statistics.median(other.seconds)
-            for one, other in zip(ours, bare, strict=True)
-        ]
-    )

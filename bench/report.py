@@ -95,6 +95,16 @@ def ratios(ours: Sequence[Turn], theirs: Sequence[Turn]) -> dict[str, Any]:
     return spread([one.rate / other.rate for one, other in zip(ours, theirs, strict=True)])
 
 
+def slower(ours: Sequence[Turn], theirs: Sequence[Turn]) -> dict[str, Any]:
+    """How many times as long as those of `theirs` our epochs take, turn by turn."""
+    return spread(
+        [
+            statistics.median(one.seconds) / statistics.median(other.seconds)
+            for one, other in zip(ours, theirs, strict=True)
+        ]
+    )
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows below their head, numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
