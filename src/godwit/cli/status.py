@@ -59,11 +59,12 @@ def progress(migration: MigrationView) -> str:
     before, after = migration.workers
     text = (
         f"migration {migration.id}: {before} -> {after} workers, {migration.strategy}, "
-        f"{migration.outcome}, {migration.arrived:,} of {migration.bins:,} bins, "
-        f"{size(migration.bytes_left)} to go"
+        f"{migration.outcome}, {migration.arrived:,} of {migration.bins:,} bins"
     )
-    if migration.seconds_left is not None:
-        text += f", about {migration.seconds_left:.0f} s"
+    if migration.bytes_left:
+        text += f", {size(migration.bytes_left)} to go"
+        if migration.seconds_left is not None:
+            text += f" in about {migration.seconds_left:.0f} s"
     return text
 
 
