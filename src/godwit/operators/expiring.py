@@ -11,6 +11,7 @@ import pyarrow as pa
 from godwit.errors import ConfigError
 from godwit.model.time import Duration, micros
 from godwit.operators import definition
+from godwit.operators.around import Around
 from godwit.operators.base import Changes, Hashes, Operator, TableView, TimedView
 from godwit.operators.leaving import besides, chosen, due_keys, in_order, removed
 from godwit.state.keys import Groups, contained, distinct, flat
@@ -22,7 +23,7 @@ EXPIRY: Final = "_expiry"
 
 
 @dataclass(frozen=True)
-class Expiring:
+class Expiring(Around):
     """`of`, whose keys leave the state when the watermark is `ttl` microseconds after the time of
     their newest record.
 
@@ -30,7 +31,6 @@ class Expiring:
     record asks for, or the key has expired.
     """
 
-    of: Operator
     ttl: int
 
     @classmethod
@@ -41,42 +41,6 @@ class Expiring:
             if micros(ttl) <= 0:
                 raise ConfigError(f"its ttl must be longer than nothing, not '{ttl}'")
         return cls(operator, micros(ttl))
-
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    @property
-    def key(self) -> pa.Schema:
-        return self.of.key
-
-    @property
-    def input(self) -> pa.Schema:
-        return self.of.input
-
-    @property
-    def output(self) -> pa.Schema:
-        return self.of.output
-
-    @property
-    def time(self) -> str | None:
-        return self.of.time
-
-    @property
-    def delay(self) -> int | None:
-        return self.of.delay
-
-    @property
-    def inputs(self) -> int:
-        return self.of.inputs
-
-    @property
-    def ordered(self) -> bool:
-        return self.of.ordered
-
-    @property
-    def horizon(self) -> tuple[str, int]:
-        return self.of.horizon
 
     @cached_property
     def tables(self) -> tuple[TableSpec, ...]:

@@ -2,45 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from godwit.errors import OperatorError
-from godwit.operators.base import Changes, Hashes, Operator, TableView
+from godwit.operators.around import Around
+from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.definition import POSITION
 from godwit.state.keys import distinct
 from godwit.state.table import UPSERT, TableSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+@dataclass(frozen=True)
+class Load(Around):
     """Stands in for `of` in the initial epoch; its records are rows of the table named `table`."""
 
-    of: Operator
     table: str
-
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    @property
-    def key(self) -> pa.Schema:
-        return self.of.key
-
-    @property
-    def tables(self) -> tuple[TableSpec, ...]:
-        return self.of.tables
 
     @property
     def input(self) -> pa.Schema:
         (spec,) = (spec for spec in self.tables if spec.name == self.table)
         return pa.schema([*spec.key, *spec.sub, *spec.value])
-
-    @property
-    def output(self) -> pa.Schema:
-        return self.of.output
 
     @property
     def ordered(self) -> bool:
@@ -53,17 +36,6 @@ class Load:
     @property
     def delay(self) -> int | None:
         return None
-
-    @property
-    def horizon(self) -> tuple[str, int]:
-        return self.of.horizon
-
-    @property
-    def inputs(self) -> int:
-        return self.of.inputs
-
-    def describe(self) -> dict[str, Any]:
-        return self.of.describe()
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

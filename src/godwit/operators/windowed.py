@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, Aggregate
+from godwit.operators.around import Around
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.functions import Function
 from godwit.operators.leaving import besides, chosen, due_keys, in_order, removed
@@ -24,7 +25,7 @@ CLOSING: Final = "_closing"
 
 
 @dataclass(frozen=True)
-class Windowed:
+class Windowed(Around):
     """`of`, an aggregate by key and window, whose outputs come when the watermark reaches a
     window's end.
 
@@ -49,34 +50,6 @@ class Windowed:
         """Over records of schema `input`, which have the columns of their window already."""
         keys = [*([key] if isinstance(key, str) else key), START, END]
         return cls(Aggregate.of(name, keys, functions, input, time=time, delay=delay), window)
-
-    @property
-    def name(self) -> str:
-        return self.of.name
-
-    @property
-    def key(self) -> pa.Schema:
-        return self.of.key
-
-    @property
-    def input(self) -> pa.Schema:
-        return self.of.input
-
-    @property
-    def time(self) -> str | None:
-        return self.of.time
-
-    @property
-    def delay(self) -> int | None:
-        return self.of.delay
-
-    @property
-    def inputs(self) -> int:
-        return 1
-
-    @property
-    def ordered(self) -> bool:
-        return self.of.ordered
 
     @property
     def horizon(self) -> tuple[str, int]:
