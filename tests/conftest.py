@@ -33,6 +33,8 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2,4]")
         .appName("godwit-tests")
         .config("spark.driver.memory", "1g")
+        # Short runs: compiling thoroughly and collecting in parallel would cost more than they save.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.executorEnv.PYTHONPATH", str(pytestconfig.rootpath))
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.sql.session.timeZone", "UTC")
