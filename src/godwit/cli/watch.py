@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def follow(checkpoint: Path, operator: str, id: int) -> int:
     """Print what changes until the migration has ended and its last epoch is published."""
-    shown = ""
+    shown = None
     while True:
         overview = Overview.of(checkpoint)
         migration = _find(overview, operator, id)
@@ -57,9 +57,9 @@ def follow(checkpoint: Path, operator: str, id: int) -> int:
         if migration.epoch is not None and overview.epoch >= migration.epoch:
             print(f"epoch {overview.epoch}: migration {id} is {migration.outcome}")
             return 0 if migration.outcome == "done" else 1
-        if (line := progress(migration)) != shown:
-            shown = line
-            print(f"epoch {overview.begun}: {line}", flush=True)
+        if (now := (migration.arrived, migration.outcome)) != shown:
+            shown = now
+            print(f"epoch {overview.begun}: {progress(migration)}", flush=True)
         time.sleep(LOOK_SECONDS)
 
 
