@@ -33,7 +33,7 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2,4]")
         .appName("godwit-tests")
         .config("spark.driver.memory", "1g")
-        # Short runs: compiling thoroughly and collecting in parallel would cost more than they save.
+        # Short runs: to compile thoroughly and collect in parallel costs more than it saves.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.executorEnv.PYTHONPATH", str(pytestconfig.rootpath))
         .config("spark.sql.shuffle.partitions", 2)
