@@ -74,7 +74,7 @@ class Blocking(Struck):
 
 
 class Overtaken(Struck):
-    """A task's first attempt writes its files, then waits until the second has written its own."""
+    """Two attempts of a task write their files, and go on when both have."""
 
     def strike(self, account: str) -> None:
         context = TaskContext.get()
@@ -85,5 +85,5 @@ class Overtaken(Struck):
         if (point, side) == ("outputs", "after"):
             faults.handler = None
             (self.home / f"attempt-{attempt}").touch()
-            while not (self.home / "attempt-1").exists():
+            while not all((self.home / f"attempt-{one}").exists() for one in (0, 1)):
                 time.sleep(0.01)
