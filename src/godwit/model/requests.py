@@ -212,6 +212,16 @@ class Finish:
         return cls(**data)
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Updates that came as data under one id: each is an epoch (None: the next), bin and worker."""
+
+    id: str
+    operator: str | None
+    updates: tuple[tuple[int | None, int, int], ...]
+    workers: int | None = None
+
+
 Request = Schedule | Migrate | Abort | Finish
 
 

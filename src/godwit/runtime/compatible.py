@@ -6,7 +6,23 @@ from typing import Any
 import pyarrow as pa
 
 from godwit.errors import IncompatibleError
+from godwit.log.history import History
+from godwit.model.routing import check_bins, check_workers
 from godwit.model.schema import parse
+
+
+def check_restart(
+    history: History, operators: Mapping[str, Any], workers: int | None, bins: int | None
+) -> None:
+    """Refuse a query that does not fit its checkpoint, or cannot work, before taking it over."""
+    if workers is not None:
+        check_workers(workers)
+    if bins is not None:
+        check_bins(bins)
+    if last := history.last():
+        check_compatible(last.operators, operators)
+    elif begun := history.intents():
+        check_same_names(history.since(begun[-1]), operators)
 
 
 def check_compatible(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:

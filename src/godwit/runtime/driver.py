@@ -8,8 +8,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,15 @@ from godwit.model.requests import (
     Request,
     Schedule,
     Updates,
+    Wish,
 )
-from godwit.model.routing import Routing, Update, check_bins, check_workers
+from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.protocol.course import Course
 from godwit.protocol.migration import Phase
-from godwit.runtime.compatible import check_compatible, check_same_names
+from godwit.runtime.compatible import check_restart
 from godwit.runtime.courses import Courses
-from godwit.runtime.event_time import Clocks, latest, watermarks
+from godwit.runtime.event_time import EventTime
 from godwit.runtime.garbage import Garbage
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.sizes import Sizes, bytes_by_bin
@@ -50,16 +50,6 @@ MERGE_FACTOR = 4  # rows merged in an epoch for each row changed in the one befo
 MERGE_FLOOR = 200_000
 
 Trees = dict[str, dict[str, Tree]]  # by operator and table
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """Updates that came as data under one id: each is an epoch (None: the next), bin and worker."""
-
-    id: str
-    operator: str | None
-    updates: tuple[tuple[int | None, int, int], ...]
-    workers: int | None = None
 
 
 class Driver:
@@ -91,7 +81,7 @@ class Driver:
                 "two operators have the same name; an operator's name is its identity"
             )
         self._described = {name: operator.describe() for name, operator in self.operators.items()}
-        _check_restart(History(checkpoint), self._described, workers, bins)
+        check_restart(History(checkpoint), self._described, workers, bins)
         self._durable = durable
         self._journal = Journal.open(checkpoint, durable=durable)
         for name, operator in self.operators.items():
@@ -101,12 +91,12 @@ class Driver:
         self._last = self._journal.last()
         self._changed = threading.Condition()
         self._trees: Trees = self._load_trees(self._last)
-        self._watermarks = self._load_watermarks()
+        self._time = self._load_time()
         self._begun = max(self._journal.intents(), default=INITIAL)
         routings = self._first_routings(workers, bins, default_workers)
         self._courses = Courses(self._journal, routings, self._begun)
         self._closed = False
-        if self._courses.are_open or self._are_due():
+        if self._courses.are_open or self._time.is_due(self._trees):
             self._journal.tick()
         self._garbage = Garbage(self.root, self._journal, retention)
         self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
@@ -121,7 +111,7 @@ class Driver:
     @property
     def watermarks(self) -> Mapping[str, int]:
         """Of the newest published epoch, for operators that have one."""
-        return self._watermarks
+        return self._time.watermarks
 
     def begin(self, epoch: int, query: str, offsets: str) -> Intent | Manifest:
         """Decide `epoch`, or return its intent, or its manifest if it is published already.
@@ -151,7 +141,7 @@ class Driver:
                     control=decision.control,
                     refused=decision.refused,
                     migrations=decision.migrations,
-                    watermarks=self._next_watermarks(finished),
+                    watermarks=self._time.next(finished),
                     sources=decision.sources,
                 )
             )
@@ -171,6 +161,7 @@ class Driver:
                     Merge(segment, runs)
                 )
             merges[table] = by_worker
+        waits = any(is_timed(spec) for spec in self.operators[operator].tables)
         return Work(
             operator=self.operators[operator],
             epoch=intent.epoch,
@@ -178,8 +169,8 @@ class Driver:
             trees=self._trees[operator],
             merges=merges,
             cache=self.cache,
-            routing=intent.routings[operator] if self._waits(operator) else None,
-            span=Span(self._watermarks.get(operator), intent.watermarks.get(operator)),
+            routing=intent.routings[operator] if waits else None,
+            span=Span(self.watermarks.get(operator), intent.watermarks.get(operator)),
             durable=self._durable,
         )
 
@@ -189,6 +180,8 @@ class Driver:
             self._check_receipts(intent, operator, group)
         faults.reach("receipts", "after", intent.epoch)
         trees = {name: self._grown(intent, name, receipts[name]) for name in self.operators}
+        shown = {name: [receipt.clocks for receipt in group] for name, group in receipts.items()}
+        after = self._time.after(intent, shown)
         manifest = self._journal.publish(
             Manifest(
                 epoch=intent.epoch,
@@ -207,19 +200,15 @@ class Driver:
                 receipts={
                     name: [r.statistics() for r in group] for name, group in receipts.items()
                 },
-                clocks={
-                    name: latest([*self._clocks(name), *(r.clocks for r in receipts[name])])
-                    for name, operator in self.operators.items()
-                    if operator.delay is not None
-                },
+                clocks=after.clocks,
             )
         )
         adopted = manifest.generation != self._journal.generation
         with self._changed:
             self._trees = self._load_trees(manifest) if adopted else trees
             self._last = manifest
-            self._watermarks = self._load_watermarks() if adopted else intent.watermarks
-            more = self._courses.are_open or self._are_due()
+            self._time = self._load_time() if adopted else after
+            more = self._courses.are_open or self._time.is_due(self._trees)
             self._changed.notify_all()
         if more:
             self._journal.tick()
@@ -395,31 +384,9 @@ class Driver:
             for name, operator in self.operators.items()
         }
 
-    def _load_watermarks(self) -> Mapping[str, int]:
-        """The watermarks of the newest published epoch."""
+    def _load_time(self) -> EventTime:
         intent = self._journal.intent(self._last.epoch) if self._last else None
-        return intent.watermarks if intent else {}
-
-    def _next_watermarks(self, finished: Set[str]) -> dict[str, int]:
-        clocks = {name: tuple(one) for name, one in self._last.clocks.items()} if self._last else {}
-        return watermarks(self.operators, clocks, self._watermarks, finished)
-
-    def _clocks(self, operator: str) -> list[Clocks]:
-        """What the inputs of an operator have shown up to the newest published epoch."""
-        stored = self._last.clocks.get(operator) if self._last else None
-        return [tuple(stored)] if stored else []
-
-    def _waits(self, operator: str) -> bool:
-        return any(is_timed(spec) for spec in self.operators[operator].tables)
-
-    def _are_due(self) -> bool:
-        """Does the next epoch have a later watermark, while rows wait for their moment?"""
-        later = self._next_watermarks(set())
-        return any(
-            later.get(name) != self._watermarks.get(name)
-            and any(is_timed(spec) and self._trees[name][spec.name].files for spec in one.tables)
-            for name, one in self.operators.items()
-        )
+        return EventTime.of(self.operators, self._last, intent)
 
     def _published(self, epoch: int, offsets: str) -> Manifest:
         assert self._last is not None
@@ -472,17 +439,3 @@ class Driver:
                     tree = tree.add(delta.ref, delta.segment_rows)
             trees[table] = tree
         return trees
-
-
-def _check_restart(
-    history: History, operators: Mapping[str, Any], workers: int | None, bins: int | None
-) -> None:
-    """Refuse a query that does not fit its checkpoint, or cannot work, before taking it over."""
-    if workers is not None:
-        check_workers(workers)
-    if bins is not None:
-        check_bins(bins)
-    if last := history.last():
-        check_compatible(last.operators, operators)
-    elif begun := history.intents():
-        check_same_names(history.since(begun[-1]), operators)

@@ -8,18 +8,21 @@ the watermark of t - 1: the timers that should have come after it have fired.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from godwit.log.intent import Intent
+from godwit.log.manifest import Manifest
 from godwit.model.time import END, earlier
 from godwit.operators.base import Operator
 from godwit.operators.definition import INPUT
 from godwit.state.keys import flat
-from godwit.state.timed import moments
+from godwit.state.timed import is_timed, moments
+from godwit.state.tree import Tree
 
 Clocks = tuple[int | None, ...]  # one for each input; None: it has shown no record yet
 UNKNOWN: Final[Clocks] = (None,)
@@ -54,6 +57,45 @@ def latest(clocks: Sequence[Clocks]) -> Clocks:
     """The clocks of all workers and epochs in one."""
     seen = [[clock for clock in input if clock is not None] for input in zip(*clocks, strict=True)]
     return tuple(max(input, default=None) for input in seen)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """How far the operators of a query are after an epoch: their watermarks and clocks."""
+
+    operators: Mapping[str, Operator]
+    watermarks: Mapping[str, int]
+    clocks: Mapping[str, Clocks]
+
+    @classmethod
+    def of(
+        cls, operators: Mapping[str, Operator], manifest: Manifest | None, intent: Intent | None
+    ) -> Self:
+        """As the log tells it: the newest manifest, and the intent of its epoch."""
+        clocks = {name: tuple(one) for name, one in manifest.clocks.items()} if manifest else {}
+        return cls(operators, intent.watermarks if intent else {}, clocks)
+
+    def after(self, intent: Intent, shown: Mapping[str, Sequence[Clocks]]) -> Self:
+        """After the epoch of `intent`, whose workers have seen the clocks that are `shown`."""
+        clocks = {
+            name: latest([*([self.clocks[name]] if name in self.clocks else []), *shown[name]])
+            for name, operator in self.operators.items()
+            if operator.delay is not None
+        }
+        return replace(self, watermarks=intent.watermarks, clocks=clocks)
+
+    def next(self, finished: Set[str] = frozenset()) -> dict[str, int]:
+        """The watermarks of the next epoch."""
+        return watermarks(self.operators, self.clocks, self.watermarks, finished)
+
+    def is_due(self, trees: Mapping[str, Mapping[str, Tree]]) -> bool:
+        """Does the next epoch have a later watermark, while rows wait for their moment?"""
+        later = self.next()
+        return any(
+            later.get(name) != self.watermarks.get(name)
+            and any(is_timed(spec) and trees[name][spec.name].files for spec in operator.tables)
+            for name, operator in self.operators.items()
+        )
 
 
 def watermarks(

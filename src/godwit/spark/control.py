@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from godwit.errors import ConfigError
-from godwit.runtime.driver import Wish
+from godwit.model.requests import Wish
 from godwit.spark.route import column
 
 CONTROL = "_control"

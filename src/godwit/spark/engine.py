@@ -18,10 +18,11 @@ from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.log.spark_log import offsets_digest, query_id
 from godwit.model.hashing import is_cheap
+from godwit.model.requests import Wish
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
 from godwit.operators.load import Load
-from godwit.runtime.driver import INITIAL, Driver, Wish
+from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.report import EpochReport
 from godwit.runtime.work import Work
