@@ -2,15 +2,17 @@
 
 With 1 M and 10 M keys; records of keys that are all known (*settled*), or all new. Godwit runs with
 two sizes of epoch, of which the larger is larger with more keys: half of its time goes with the
-distinct keys of an epoch. Spark runs with each of its state stores and the better of two sizes.
+distinct keys of an epoch. Spark runs with each of its state stores and the better of two sizes, in
+an application of its own for each store.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
 from bench.breakdown import PARTS, breakdown
 from bench.contenders import OPERATOR, PROVIDERS, godwit_count, spark_count
-from bench.harness import Bench, Contender, fresh, say, settled, take_turns
+from bench.harness import Application, Away, Bench, Query, fresh, say, settled, take_turns
 from bench.report import Report, ratios, show, summary, table
 
 EPOCHS = 8
@@ -61,10 +63,14 @@ def run(bench: Bench) -> None:
             say(f"  {case.label}")
             ours = [_ours(bench, case, rows) for rows in rows_per_epoch]
             tried: dict[str, float] = {}
-            peers = [_best(bench, case, provider, grid, tried) for provider in PROVIDERS]
-            epochs = {one.name: EPOCHS for one in ours}
-            epochs |= {peer.name: PEER_EPOCHS for peer in peers}
-            turns = take_turns([*ours, *peers], bench.repetitions, epochs, warm_up=1)
+            with ExitStack() as stack:
+                homes = {name: stack.enter_context(Application(bench)) for name in PROVIDERS}
+                peers = [
+                    _best(bench, home, case, name, grid, tried) for name, home in homes.items()
+                ]
+                epochs = {one.name: EPOCHS for one in ours}
+                epochs |= {peer.name: PEER_EPOCHS for peer in peers}
+                turns = take_turns([*ours, *peers], bench.repetitions, epochs, warm_up=1)
             found = {name: summary(turn) for name, turn in turns.items()}
             over = {
                 one.name: {peer.name: ratios(turns[one.name], turns[peer.name]) for peer in peers}
@@ -95,7 +101,7 @@ def run(bench: Bench) -> None:
     table(["case", "contender", *PARTS], times)
 
 
-def _ours(bench: Bench, case: Case, rows: int) -> Contender:
+def _ours(bench: Bench, case: Case, rows: int) -> Query:
     """A state of its own for each size of epoch; new keys come on top of the settled ones."""
     name = f"godwit {rows:,}"
     checkpoint = bench.directory / f"{name}-{case.keys}"
@@ -103,18 +109,27 @@ def _ours(bench: Bench, case: Case, rows: int) -> Contender:
 
 
 def _best(
-    bench: Bench, case: Case, provider: str, grid: list[int], tried: dict[str, float]
-) -> Contender:
+    bench: Bench,
+    home: Application,
+    case: Case,
+    provider: str,
+    grid: list[int],
+    tried: dict[str, float],
+) -> Away:
     """Fill one of Spark's state stores with the settled keys, and choose the faster epochs."""
     checkpoint = bench.directory / f"spark-{provider}-{case.keys}"
-    contender = partial(spark_count, bench, checkpoint, provider=provider)
+
+    def count(key: str, rows: int) -> Away:
+        make = partial(spark_count, checkpoint=checkpoint, key=key, rows=rows, provider=provider)
+        return Away(f"spark {provider} {rows:,}", home, make)
+
     if not checkpoint.exists():
         fill = min(max(grid), case.keys)
         say(f"    filling {provider}")
-        contender(settled(case.keys), fill).turn(case.keys // fill, warm_up=0)
+        count(settled(case.keys), fill).turn(case.keys // fill, warm_up=0)
     rates = {}
     for rows in grid:
-        one = contender(case.key, rows, name=f"spark {provider} {rows:,}")
+        one = count(case.key, rows)
         rates[one] = tried[one.name] = one.turn(PEER_EPOCHS, warm_up=1).rate
         say(f"    tried {one.name}: {rates[one]:,.0f} records/s")
     return max(rates, key=lambda one: rates[one])

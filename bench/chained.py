@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
 from bench.contenders import OPERATOR, floor, godwit_count
-from bench.harness import WORKERS, Bench, Contender, Sink, settled, take_turns
+from bench.harness import WORKERS, Bench, Query, Sink, settled, take_turns
 from bench.report import Report, show, spread, summary, table
 
 EPOCHS = 12
@@ -35,7 +35,7 @@ def run(bench: Bench) -> None:
     print(f"The second operator costs {show(more)} times the epoch of the floor.")
 
 
-def _two(bench: Bench, key: str, rows: int) -> Contender:
+def _two(bench: Bench, key: str, rows: int) -> Query:
     checkpoint = bench.directory / "two"
 
     def launch(sink: Sink) -> StreamingQuery:
@@ -49,4 +49,4 @@ def _two(bench: Bench, key: str, rows: int) -> Contender:
         )
         return query.spark_query
 
-    return Contender("two operators", checkpoint, launch)
+    return Query("two operators", checkpoint, launch)

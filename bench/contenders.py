@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
-from bench.harness import WORKERS, Bench, Contender, Sink
+from bench.harness import WORKERS, Bench, Query, Sink
 from godwit.spark.engine import S_SETTINGS
 
 OPERATOR = "counts"
@@ -38,7 +38,7 @@ def godwit_count(
     bins: int | None = None,
     preload: int = 0,
     drain: bool = True,
-) -> Contender:
+) -> Query:
     """`aggregate` with a count; a new checkpoint gets the first `preload` keys of `settled`.
 
     Without `drain` nobody reads the outputs, which are written all the same.
@@ -57,12 +57,10 @@ def godwit_count(
         )
         return query.spark_query
 
-    return Contender(name, checkpoint, launch)
+    return Query(name, checkpoint, launch)
 
 
-def spark_count(
-    bench: Bench, checkpoint: Path, key: str, rows: int, provider: str, *, name: str | None = None
-) -> Contender:
+def spark_count(bench: Bench, checkpoint: Path, key: str, rows: int, provider: str) -> Query:
     """Spark's `groupBy().count()` in update mode, over one of its state stores."""
 
     def launch(sink: Sink) -> StreamingQuery:
@@ -70,10 +68,10 @@ def spark_count(
         counted = bench.source(rows, key).groupBy("k").count()
         return write(counted, checkpoint, sink)
 
-    return Contender(name or f"spark {provider}", checkpoint, launch)
+    return Query(f"spark {provider} {rows:,}", checkpoint, launch)
 
 
-def floor(bench: Bench, checkpoint: Path, key: str, rows: int) -> Contender:
+def floor(bench: Bench, checkpoint: Path, key: str, rows: int) -> Query:
     """No state and no output: shuffle by a hash, hand all rows to Python, one row a task back."""
 
     def launch(sink: Sink) -> StreamingQuery:
@@ -88,7 +86,7 @@ def floor(bench: Bench, checkpoint: Path, key: str, rows: int) -> Contender:
 
         return write(bench.source(rows, key), checkpoint, drain)
 
-    return Contender("floor", checkpoint, launch)
+    return Query("floor", checkpoint, launch)
 
 
 class Drain:

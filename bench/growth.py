@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.contenders import OPERATOR, godwit_count
-from bench.harness import Bench, Contender, Turn, fresh, say, settled, take_turns
+from bench.harness import Bench, Query, Turn, fresh, say, settled, take_turns
 from bench.report import Report, show, spread, summary, table
 from godwit.log.history import History
 
@@ -86,7 +86,7 @@ def amplification(checkpoint: Path, epochs: Iterable[int]) -> float:
     return float((deltas + sum(receipt["merged_bytes"] for receipt in receipts)) / deltas)
 
 
-def _state(bench: Bench, kind: str, size: int, key: str, rows: int) -> Contender:
+def _state(bench: Bench, kind: str, size: int, key: str, rows: int) -> Query:
     home = bench.directory / f"{kind}-{size}"
     return godwit_count(bench, home, key, rows, name=f"{size:,} keys", preload=size)
 

@@ -1,9 +1,10 @@
-"""Running streaming queries one after the other in one Spark application, and timing their epochs.
+"""Running streaming queries one after the other, and timing their epochs.
 
 Contenders take turns (A B A B ...): a turn restarts the contender's query on its checkpoint, skips
 the first epochs, which load state and warm up, and takes the next ones as Spark reports them. Only
 one query runs at a time. All read Spark's `rate-micro-batch` source, over as many partitions as
-there are workers.
+there are workers. A contender may have a Spark application of its own, which waits while it is not
+its turn: a large state on the heap of one JVM slows whatever else runs there.
 """
 
 import os
@@ -14,10 +15,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -90,8 +93,18 @@ class Sink:
             return self._epochs[0]
 
 
+class Contender(Protocol):
+    """What takes turns."""
+
+    @property
+    def name(self) -> str: ...
+
+    def turn(self, epochs: int, warm_up: int = WARM_UP) -> Turn:
+        """The next epochs after those that warm up."""
+
+
 @dataclass(frozen=True, slots=True)
-class Contender:
+class Query:
     """A query that `launch(sink)` starts, and starts again on its checkpoint."""
 
     name: str
@@ -113,10 +126,7 @@ class Contender:
 
 
 def _let_go() -> None:
-    """Free what queries leave in the JVM: a state of 10 M keys on its heap slows the next one.
-
-    As in an application of its own, each turn reads its state from the checkpoint.
-    """
+    """Free Spark's state stores: they slow the next turn, and upload snapshots during it."""
     jvm: Any = SparkSession.active()._jvm
     jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
     jvm.System.gc()
@@ -217,6 +227,53 @@ class Bench:
             .load()
         )
         return counter.selectExpr(*columns)
+
+
+class Application:
+    """A Spark application in a process of its own, with a scratch directory of its own."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._process = ProcessPoolExecutor(
+            1, get_context("spawn"), initializer=_open, initargs=(bench.quick,)
+        )
+
+    def __enter__(self) -> "Application":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.submit(_close).result()
+        self._process.shutdown()
+
+    def turn(self, make: Callable[[Bench], Query], epochs: int, warm_up: int) -> Turn:
+        return self._process.submit(_turn, make, epochs, warm_up).result()
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A contender in another application, which makes the query by `make`."""
+
+    name: str
+    application: Application
+    make: Callable[[Bench], Query]
+
+    def turn(self, epochs: int, warm_up: int = WARM_UP) -> Turn:
+        return self.application.turn(self.make, epochs, warm_up)
+
+
+_bench: Bench  # of the process of an `Application`
+
+
+def _open(quick: bool) -> None:
+    global _bench
+    _bench = Bench(quick=quick).__enter__()
+
+
+def _turn(make: Callable[[Bench], Query], epochs: int, warm_up: int) -> Turn:
+    return make(_bench).turn(epochs, warm_up)
+
+
+def _close() -> None:
+    _bench.__exit__()
 
 
 def settled(keys: int) -> str:

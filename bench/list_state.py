@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
-from bench.harness import WORKERS, Bench, Contender, Sink, Turn, say, take_turns
+from bench.harness import WORKERS, Bench, Query, Sink, Turn, say, take_turns
 from bench.report import Report, show, spread, summary, table
 from godwit.log.history import History
 
@@ -42,7 +42,7 @@ def append(key: int, value: Any, state: Any) -> None:
     state.prices.append(value.price)
 
 
-def _lists(bench: Bench, keys: int, length: int, rows: int) -> Contender:
+def _lists(bench: Bench, keys: int, length: int, rows: int) -> Query:
     checkpoint = bench.directory / f"{length}-{rows}"
 
     def launch(sink: Sink) -> StreamingQuery:
@@ -66,10 +66,10 @@ def _lists(bench: Bench, keys: int, length: int, rows: int) -> Contender:
         )
         return query.spark_query
 
-    return Contender(f"{length:,} elements", checkpoint, launch)
+    return Query(f"{length:,} elements", checkpoint, launch)
 
 
-def _bytes_a_record(contender: Contender, turns: Sequence[Turn]) -> list[float]:
+def _bytes_a_record(contender: Query, turns: Sequence[Turn]) -> list[float]:
     history = History(contender.checkpoint)
     return [
         sum(receipt["bytes"] for receipt in manifest.receipts[OPERATOR]) / epoch.rows

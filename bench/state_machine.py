@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 import godwit as gw
 from bench.breakdown import PARTS, breakdown
 from bench.contenders import use_provider, write
-from bench.harness import WORKERS, Bench, Contender, Sink, say, settled, take_turns
+from bench.harness import WORKERS, Bench, Query, Sink, say, settled, take_turns
 from bench.report import Report, ratios, show, summary, table
 
 OPERATOR = "counter"
@@ -33,7 +33,7 @@ def run(bench: Bench) -> None:
     settings = {"epochs": EPOCHS, "peer_epochs": PEER_EPOCHS, "keys": keys, "peer_grid": grid}
     report = Report("state_machine", bench, settings)
     ours = _ours(bench, keys, rows)
-    peers: list[Contender] = []
+    peers: list[Query] = []
     tried: dict[str, float] = {}
     for name, transform in (("pandas", _in_pandas), ("rows", _in_rows)):
         grid_of = [_peer(bench, name, transform, keys, size) for size in grid]
@@ -64,7 +64,7 @@ def run(bench: Bench) -> None:
     table(PARTS, [[parts.get(part, "-") for part in PARTS]])
 
 
-def _ours(bench: Bench, keys: int, rows: int) -> Contender:
+def _ours(bench: Bench, keys: int, rows: int) -> Query:
     checkpoint = bench.directory / "godwit"
 
     def launch(sink: Sink) -> StreamingQuery:
@@ -80,7 +80,7 @@ def _ours(bench: Bench, keys: int, rows: int) -> Contender:
         )
         return query.spark_query
 
-    return Contender("godwit", checkpoint, launch)
+    return Query("godwit", checkpoint, launch)
 
 
 def count(key: int, value: Any, state: Any) -> list[tuple[int, int]]:
@@ -90,14 +90,14 @@ def count(key: int, value: Any, state: Any) -> list[tuple[int, int]]:
 
 def _peer(
     bench: Bench, name: str, transform: Callable[[DataFrame], DataFrame], keys: int, rows: int
-) -> Contender:
+) -> Query:
     checkpoint = bench.directory / name
 
     def launch(sink: Sink) -> StreamingQuery:
         use_provider(bench, "rocksdb")
         return write(transform(bench.source(rows, settled(keys), "value")), checkpoint, sink)
 
-    return Contender(f"spark {name} {rows:,}", checkpoint, launch)
+    return Query(f"spark {name} {rows:,}", checkpoint, launch)
 
 
 def _in_pandas(rows: DataFrame) -> DataFrame:

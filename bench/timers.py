@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
-from bench.harness import WORKERS, Bench, Contender, Sink, say, take_turns
+from bench.harness import WORKERS, Bench, Query, Sink, say, take_turns
 from bench.report import Report, show, slower, summary, table
 
 ROWS = 1_000
@@ -55,7 +55,7 @@ def run(bench: Bench) -> None:
     print(f"With {many:,} waiting an epoch takes {show(over)} times as long as with {few:,}.")
 
 
-def _waiting(bench: Bench, waiting: int) -> Contender:
+def _waiting(bench: Bench, waiting: int) -> Query:
     checkpoint = bench.directory / f"timers-{waiting}"
 
     def query(sink: Sink, rows: int) -> StreamingQuery:
@@ -78,5 +78,5 @@ def _waiting(bench: Bench, waiting: int) -> Contender:
         return started.spark_query
 
     say(f"    filling {waiting:,}")
-    Contender("fill", checkpoint, lambda sink: query(sink, waiting)).turn(1, warm_up=0)
-    return Contender(f"{waiting:,} waiting", checkpoint, lambda sink: query(sink, ROWS))
+    Query("fill", checkpoint, lambda sink: query(sink, waiting)).turn(1, warm_up=0)
+    return Query(f"{waiting:,} waiting", checkpoint, lambda sink: query(sink, ROWS))
