@@ -132,7 +132,7 @@ def test_any_number_of_bins(spark: SparkSession, routing: Routing) -> None:
 
 def test_more_workers_than_a_short_can_number(spark: SparkSession) -> None:
     routing = Routing(np.array([40_000, 65_535], np.int32), 1 << 16)
-    worker = module._worker(spark, routing, sf.col(HASH))
+    worker = module._destination(spark, routing, None, sf.col(HASH))
     df = spark.range(100).withColumn(HASH, sf.xxhash64("id")).select(HASH, worker.alias("worker"))
     assert all(row.worker == (65_535 if row[HASH] < 0 else 40_000) for row in df.collect())
 
@@ -161,8 +161,9 @@ def test_the_table_of_a_routing_is_made_once(spark: SparkSession) -> None:
     routing = random_routing(1 << 16, 3)
     same = Routing(routing.owners.copy(), 3)
     other = routing.assign({5: (int(routing.owners[5]) + 1) % 3})
-    assert module._owners(spark, routing) is module._owners(spark, same)
-    assert module._owners(spark, routing) is not module._owners(spark, other)
+    table = module._destinations(spark, routing, None)
+    assert table is module._destinations(spark, same, None)
+    assert table is not module._destinations(spark, other, None)
 
 
 def test_hashes_are_sorted_unsigned_and_equal_keys_lie_together(spark: SparkSession) -> None:

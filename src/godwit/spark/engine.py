@@ -1,7 +1,8 @@
 """One epoch on Spark: decide, run S for each operator, publish, deliver."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,7 @@ from godwit.spark.control import split
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Files, Sink
+from godwit.spark.slots import Pinning, Slots, place
 from godwit.spark.types import to_spark
 from godwit.state.table import FileRef
 
@@ -54,13 +56,19 @@ class Worker:
     A class of a module, so that Spark pickles it by reference.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, workers: Mapping[int, int] | None) -> None:
         self._work = work
+        self._workers = workers  # by slot
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        receipt = self._work.run(context.partitionId(), batches)
+        part = context.partitionId()
+        worker = part if self._workers is None else self._workers.get(part)
+        if worker is None:
+            deque(batches, maxlen=0)  # Spark ends a Python process that leaves its input unread
+            return
+        receipt = replace(self._work.run(worker, batches), place=place())
         yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
 
 
@@ -98,6 +106,7 @@ class Engine:
     steps: Sequence[Step]
     sink: Sink
     spark_log: Path
+    pinning: Pinning
     listener: Listener | None = None
     controlled: bool = False  # batches have updates among their records
     failure: BaseException | None = None
@@ -176,7 +185,9 @@ class Engine:
                 rows = step(rows)
                 continue
             work = self.driver.work(intent, step.name)
-            receipts[step.name] = run(work, rows, intent.routings[step.name])
+            routing = intent.routings[step.name]
+            slots = self.pinning.slots(rows.sparkSession, routing.workers)
+            receipts[step.name] = run(work, rows, routing, slots)
             if step is not self._last_operator:
                 refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
                 rows = self._read(rows.sparkSession, step, refs)
@@ -228,24 +239,26 @@ def _brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:1000].replace(INTERRUPTED, "")
 
 
-def run(work: Work, rows: DataFrame, routing: Routing) -> list[Receipt]:
+def run(work: Work, rows: DataFrame, routing: Routing, slots: Slots | None = None) -> list[Receipt]:
     """F and S for one operator: a Spark job of its own, which returns one receipt a worker."""
     operator = work.operator
     routed = route(
         rows.select(*map(column, operator.input.names)),
         operator.key.names,
         routing,
+        slots,
         with_hash=operator.ordered or not is_cheap(operator.key),
     )
     if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
     faults.reach("receipts", "before", work.epoch)
+    worker = Worker(work, slots.workers if slots else None)
     with settings(rows.sparkSession, S_SETTINGS):
-        texts = routed.mapInArrow(Worker(work), S_SCHEMA).collect()
+        texts = routed.mapInArrow(worker, S_SCHEMA).collect()
     return [Receipt.from_text(row.receipt) for row in texts]
 
 
-def load(driver: Driver, initial: dict[str, dict[str, DataFrame]]) -> None:
+def load(driver: Driver, initial: dict[str, dict[str, DataFrame]], pinning: Pinning) -> None:
     """Publish the epoch before the first: state given at the start, table by table."""
     intent = driver.begin(INITIAL, "", "")
     if not isinstance(intent, Intent):
@@ -257,7 +270,8 @@ def load(driver: Driver, initial: dict[str, dict[str, DataFrame]]) -> None:
         group = [Receipt(worker, clocks=clocks) for worker in range(routing.workers)]
         for table, rows in initial.get(name, {}).items():
             work = replace(driver.work(intent, name), operator=Load(operator, table))
-            loaded = {receipt.worker: receipt for receipt in run(work, rows, routing)}
+            slots = pinning.slots(rows.sparkSession, routing.workers)
+            loaded = {receipt.worker: receipt for receipt in run(work, rows, routing, slots)}
             group = [_both(receipt, loaded[receipt.worker]) for receipt in group]
         receipts[name] = group
     driver.commit(intent, receipts)
@@ -268,5 +282,6 @@ def _both(one: Receipt, other: Receipt) -> Receipt:
         one,
         records=one.records + other.records,
         deltas={**one.deltas, **other.deltas},
+        place=other.place,
         failure=one.failure or other.failure,
     )

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from godwit.model.routing import Routing
+from godwit.spark.slots import SLOT, Slots
 from godwit.state.table import HASH
 
 # A name of this module, so that a test can make hashes collide.
@@ -47,20 +48,30 @@ _JSON = {
 }
 _LONG_MIN = -(1 << 63)
 
-_known: deque[tuple[SparkContext, Routing, Column]] = deque(maxlen=16)
+_known: deque[tuple[SparkContext, Routing, tuple[int, ...], Column]] = deque(maxlen=16)
 
 
 def route(
-    df: DataFrame, key: Sequence[str], routing: Routing, *, with_hash: bool = True
+    df: DataFrame,
+    key: Sequence[str],
+    routing: Routing,
+    slots: Slots | None = None,
+    *,
+    with_hash: bool = True,
 ) -> DataFrame:
     """Bring each record to its worker's partition, with the key's hash as column `_hash`.
 
-    Partition i holds the records of worker i; there are as many partitions as workers.
+    Partition i holds the records of worker i; there are as many partitions as workers. With slots,
+    partition i holds those of the worker that has slot i, if there is one.
     """
     hash = KEY_HASH(*map(column, key))
     if with_hash:
         df, hash = df.withColumn(HASH, hash), column(HASH)
-    return df.repartitionById(routing.workers, _worker(df.sparkSession, routing, hash))
+    destination = _destination(df.sparkSession, routing, slots, hash)
+    if slots is None:
+        return df.repartitionById(routing.workers, destination)
+    never_null = sf.coalesce(destination, sf.lit(-1))  # or the join would look for nulls
+    return slots.pin(df.withColumn(SLOT, never_null))
 
 
 def ordered(df: DataFrame, key: Sequence[str], time: str | None = None) -> DataFrame:
@@ -77,27 +88,32 @@ def ordered(df: DataFrame, key: Sequence[str], time: str | None = None) -> DataF
     )
 
 
-def _worker(session: SparkSession, routing: Routing, hash: Column) -> Column:
-    """The worker of a record's bin, as an expression over its hash.
-
-    The table of owners is the result of a scalar subquery: unlike a literal it is neither folded,
-    compared nor printed while Spark plans, so that 2^20 bins cost no more than one.
-    """
+def _destination(
+    session: SparkSession, routing: Routing, slots: Slots | None, hash: Column
+) -> Column:
+    """The worker of a record's bin, or the key of its slot, as an expression over its hash."""
     bins = sf.shiftrightunsigned(hash, 64 - routing.bits) if routing.bits else sf.lit(0)
-    return sf.get(_owners(session, routing), bins.cast("int")).cast("int")
+    return sf.get(_destinations(session, routing, slots), bins.cast("int")).cast("int")
 
 
-def _owners(session: SparkSession, routing: Routing) -> Column:
-    """The owners as one array; kept, since most epochs have the routing of the last one."""
+def _destinations(session: SparkSession, routing: Routing, slots: Slots | None) -> Column:
+    """Those of all bins as one array.
+
+    It is the result of a scalar subquery: unlike a literal it is neither folded, compared nor
+    printed while Spark plans, so that 2^20 bins cost no more than one. It is kept, since most
+    epochs have the routing of the last one.
+    """
     context = session.sparkContext
-    for known_context, known_routing, owners in tuple(_known):
-        if known_context is context and known_routing == routing:
-            return owners
-    width = np.int16 if routing.workers <= 1 << 15 else np.int32
-    array = pa.ListArray.from_arrays([0, routing.bins], pa.array(routing.owners.astype(width)))
-    owners = session.createDataFrame(pa.table({"owners": array})).scalar()
-    _known.appendleft((context, routing, owners))
-    return owners
+    keys = tuple(slots.keys[slot] for slot in slots.of_worker) if slots else ()
+    for *known, destinations in tuple(_known):
+        if known == [context, routing, keys]:
+            return destinations
+    owners = np.array(keys)[routing.owners] if keys else routing.owners
+    width = np.int16 if owners.max() < 1 << 15 else np.int32
+    array = pa.ListArray.from_arrays([0, routing.bins], pa.array(owners.astype(width)))
+    destinations = session.createDataFrame(pa.table({"owners": array})).scalar()
+    _known.appendleft((context, routing, keys, destinations))
+    return destinations
 
 
 def column(name: str) -> Column:

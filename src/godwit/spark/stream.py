@@ -37,6 +37,7 @@ from godwit.spark.query import Query
 from godwit.spark.route import column
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Sink
+from godwit.spark.slots import Pinning
 from godwit.spark.tick import with_ticks
 from godwit.spark.types import to_arrow, to_spark
 from godwit.spark.windows import Assign, collect, side_by_side
@@ -301,11 +302,18 @@ class Job:
             retention=retention,
             cache=CacheSpec(f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark)),
         )
+        pinning = Pinning()
         if given and driver.committed is None:
             with _STARTING:
-                load(driver, given)
+                load(driver, given, pinning)
         engine = Engine(
-            driver, self.stream.steps, self.sink, path / SPARK, listener, control is not None
+            driver,
+            self.stream.steps,
+            self.sink,
+            path / SPARK,
+            pinning,
+            listener=listener,
+            controlled=control is not None,
         )
         writer = (
             with_ticks(source, driver.root / TICKS)

@@ -1,0 +1,154 @@
+"""Where workers run: on the same executor, epoch after epoch.
+
+A worker finds its state in the cache of its executor. Spark lets nobody say where a task is to run,
+but it runs tasks where their cached input is. So a tiny cached DataFrame, the *anchor*, has one
+partition a *slot*. The records, partitioned in the same way, are joined to it, and the task of a
+slot runs on the executor that has the slot's part of the anchor. If that executor is lost, Spark
+computes and caches the part on another one.
+"""
+
+import logging
+import os
+import socket
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from godwit.spark.settings import settings
+
+SLOT: Final = "_slot"
+LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where most records come from
+
+log = logging.getLogger("godwit")
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of a query: partition i is slot i, and `keys[i]` the value that is sent there.
+
+    `places` names the executor of each slot, `of_worker` the slot of each worker.
+    """
+
+    anchor: DataFrame
+    keys: Sequence[int]
+    places: Sequence[str]
+    of_worker: Sequence[int]
+
+    @property
+    def workers(self) -> dict[int, int]:
+        """By slot: its worker."""
+        return {slot: worker for worker, slot in enumerate(self.of_worker)}
+
+    def pin(self, rows: DataFrame) -> DataFrame:
+        """Rows that have their slot's key in the column `_slot`, brought to the slot."""
+        parts = rows.repartition(len(self.keys), SLOT)
+        return parts.join(self.anchor.hint("shuffle_hash"), SLOT, "left_semi").drop(SLOT)
+
+
+class Pinning:
+    """Gives workers their slots, and lets them keep their executors when workers come and go."""
+
+    def __init__(self) -> None:
+        self._addresses: frozenset[str] = frozenset()
+        self._slots: Slots | None = None
+        self._homes: dict[int, str] = {}
+        self._warned = False
+
+    def slots(self, spark: SparkSession, workers: int) -> Slots | None:
+        """The slots for so many workers; None where pinning is not possible or makes no sense."""
+        addresses = _addresses(spark)
+        executors = len(addresses) - 1
+        if executors < 2 or not self._is_possible(spark):
+            return None
+        known = self._slots
+        if known is None or addresses != self._addresses or workers > len(known.keys):
+            if known is not None:
+                known.anchor.unpersist()
+            known = _anchored(spark, workers, executors)
+            self._addresses = addresses
+        of_worker = assign(known.places, self._homes, workers)
+        self._homes = {worker: known.places[slot] for worker, slot in enumerate(of_worker)}
+        self._slots = Slots(known.anchor, known.keys, known.places, of_worker)
+        return self._slots
+
+    def _is_possible(self, spark: SparkSession) -> bool:
+        if spark.sparkContext.getConf().get(LOCALITY, "true") == "false":
+            return True
+        if not self._warned:
+            log.warning(
+                "workers run on any executor and fetch state anew whenever they change it: start "
+                "Spark with %s=false, so that they stay where they are",
+                LOCALITY,
+            )
+            self._warned = True
+        return False
+
+
+def assign(places: Sequence[str], homes: Mapping[int, str], workers: int) -> list[int]:
+    """A slot for each worker: at its home if there is one free, else where the most are free.
+
+    >>> assign(["a", "b", "a", "b"], {0: "b", 1: "b"}, 3)
+    [1, 3, 0]
+    """
+    free: defaultdict[str, list[int]] = defaultdict(list)
+    for slot, place in enumerate(places):
+        free[place].append(slot)
+    chosen: dict[int, int] = {}
+    for worker in range(workers):
+        if free.get(homes.get(worker, "")):
+            chosen[worker] = free[homes[worker]].pop(0)
+    for worker in range(workers):
+        if worker not in chosen:
+            roomy = max(free, key=lambda place: len(free[place]))
+            chosen[worker] = free[roomy].pop(0)
+    return [chosen[worker] for worker in range(workers)]
+
+
+def place() -> str:
+    """The executor of this process, by its directory for local files."""
+    return f"{socket.gethostname()}:{os.environ.get('SPARK_LOCAL_DIRS', '')}"
+
+
+def _anchored(spark: SparkSession, workers: int, executors: int) -> Slots:
+    """New slots: as many on each executor, and one for each core, so that workers can be added."""
+    wanted = max(workers, spark.sparkContext.defaultParallelism)
+    count = -(-wanted // executors) * executors
+    keys = _keys(spark, count)
+    found: dict[int, str] = {}
+    with settings(spark, {"spark.sql.adaptive.enabled": "false"}):  # it would unite small parts
+        rows = spark.createDataFrame([(key,) for key in keys], f"{SLOT} int")
+        anchor = rows.repartition(count, SLOT).cache()
+        parts = anchor.rdd
+        for first in range(0, count, executors):
+            # Of idle executors each gets one task, before any gets a second.
+            wave = list(range(first, first + executors))
+            found |= spark.sparkContext.runJob(parts, _whereabouts, wave)
+    places = [found[slot] for slot in range(count)]
+    log.info("%d slots on %s executors: %s", count, executors, dict(Counter(places)))
+    return Slots(anchor, keys, places, ())
+
+
+def _keys(spark: SparkSession, count: int) -> list[int]:
+    """For each partition the first number that Spark sends there, when it hashes over so many."""
+    tried = 64 * count
+    hashed = f"transform(sequence(0, {tried}), n -> pmod(hash(cast(n AS int)), {count}))"
+    row: Any = spark.sql(f"SELECT {hashed} AS parts").head()
+    return [row.parts.index(part) for part in range(count)]
+
+
+def _whereabouts(rows: Iterable[Any]) -> Iterator[tuple[int, str]]:
+    for _ in rows:  # so that the part is computed and cached
+        pass
+    context = TaskContext.get()
+    assert context is not None
+    yield context.partitionId(), place()
+
+
+def _addresses(spark: SparkSession) -> frozenset[str]:
+    """Of the driver, and of the executors that there are now; in local mode there are none."""
+    status = spark.sparkContext._jsc.sc().getExecutorMemoryStatus()  # public in Scala and Java
+    return frozenset(status.keys().mkString(",").split(","))
