@@ -21,7 +21,7 @@ from godwit.spark.query import Migration, Query, Scheduled
 from godwit.spark.reading import read_state
 from godwit.spark.sinks import console, files, foreach_batch, memory, table
 from godwit.spark.stream import Job, Stream, stream
-from godwit.strategies import all_at_once, batched, fluid, matched
+from godwit.strategies import all_at_once, batched, fluid, matched, paced
 
 __all__ = [
     "CheckpointError",
@@ -60,6 +60,7 @@ __all__ = [
     "max",
     "memory",
     "min",
+    "paced",
     "read_state",
     "restore",
     "session",

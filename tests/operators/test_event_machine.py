@@ -11,6 +11,7 @@ import pytest
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.routing import Routing
 from godwit.operators.event_machine import EventMachine
+from godwit.strategies import all_at_once
 from godwit.testing import Simulation
 
 INPUT = pa.schema({"k": pa.string(), "at": pa.timestamp("us", tz="UTC"), "n": pa.int64()})
@@ -156,7 +157,7 @@ def test_notices_follow_their_bin_and_survive_restarts(tmp_path: Path) -> None:
     sim = run(tmp_path)
     keys = [f"k{i}" for i in range(50)]
     sim.feed([record(key, 1, n=10 + i % 3) for i, key in enumerate(keys)])
-    sim.migrate(Routing.even(16, 5))
+    sim.migrate(Routing.even(16, 5), strategy=all_at_once())
     sim.feed([record("k0", 2)])
     assert {row["_worker"] for row in sim.state("_notices")} == set(range(5))
     sim.restart(workers=3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from godwit import faults
 from godwit.model.routing import Routing
 from godwit.state import tree
-from godwit.strategies import Strategy, all_at_once, batched, fluid, matched
+from godwit.strategies import Strategy, all_at_once, batched, fluid, matched, paced
 from tests.runtime.death import CHANGE
 from tests.runtime.workloads import Row, Workload
 
@@ -124,6 +124,8 @@ def _requests() -> st.SearchStrategy[Migrate | Abort | Schedule]:
     places = st.sampled_from([0, 1, 3, 63, 64, -1])
     updates = st.tuples(st.sampled_from([0, 1, 2, 3, -1]), places, st.sampled_from([0, 1, 2, -1]))
     schedules = st.builds(Schedule, st.lists(updates, max_size=3).map(tuple), st.none() | WORKERS)
-    strategies = st.sampled_from([all_at_once(), fluid(), batched(3), matched(), matched(gap=1)])
+    strategies = st.sampled_from(
+        [all_at_once(), fluid(), batched(3), matched(), matched(gap=1), paced("0 ms"), paced()]
+    )
     migrations = st.builds(Migrate, WORKERS, patterns, strategies, st.booleans())
     return migrations | schedules | st.builds(Abort, st.booleans())

@@ -20,6 +20,7 @@ from godwit.model.hashing import Hashes
 from godwit.model.routing import Update
 from godwit.runtime.garbage import output_files, state_files
 from godwit.runtime.verify import verify
+from godwit.state import file as state_file
 from godwit.state import tree
 from godwit.testing import Simulation
 from tests.runtime.death import Death, Reaper
@@ -50,7 +51,8 @@ def scratch() -> Iterator[Path]:
 
 def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
     """Let a story happen and check all that is promised at its end; returns what was seen."""
-    with scratch() as directory, patch.object(tree, "MAX_RUNS", story.max_runs):
+    small_files = patch.object(state_file, "PART_BYTES", 500)
+    with scratch() as directory, small_files, patch.object(tree, "MAX_RUNS", story.max_runs):
         play = _Play(directory, story, workload, hashes)
         for event in story.events:
             play.happen(event)
@@ -147,7 +149,9 @@ class _Play:
         """Let the model begin the epochs whose intents were written."""
         for epoch in self._history.intents():
             if epoch > self._routes.begun:
-                self._routes.begin(epoch)
+                intent = self._history.intent(epoch)
+                assert intent is not None
+                self._routes.begin(epoch, intent.routings[self._name])
 
     def _restart(self, event: Restart) -> None:
         """Start anew; a process that dies of it is started in the same way again."""
@@ -240,3 +244,4 @@ class _Play:
         paths = [*(root / "state").rglob("*"), *(root / "outputs").rglob("*")]
         assert {str(path.relative_to(root)) for path in paths if path.is_file()} == named
         self.seen["merged files"] += sum("-merge-" in name for name in named)
+        self.seen["cut files"] += sum(name.endswith("-1.arrow") for name in named)

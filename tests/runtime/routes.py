@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from godwit.model.routing import Routing
-from godwit.strategies import Strategy
+from godwit.strategies import Paced, Strategy
 
 
 class ImpossibleError(Exception):
@@ -73,7 +73,8 @@ class Plan:
                     raise ImpossibleError
                 return replace(self, trip=replace(self.trip, back=True) if asked.rollback else None)
 
-    def begin(self, epoch: int) -> "Plan":
+    def begin(self, epoch: int, seen: Routing) -> "Plan":
+        """What is decided next. Which bins a paced migration moves is told by what was `seen`."""
         routing = _granted(self.wishes, self.routing, epoch)
         wishes = tuple(wish for wish in self.wishes if max(wish.owners) > epoch)
         trip = self.trip
@@ -82,11 +83,15 @@ class Plan:
         goal = trip.origin if trip.back else trip.target
         waited = None if trip.stepped is None else epoch - trip.stepped - 1
         owners = routing.owners.tolist()
-        for bin in (bins := trip.strategy.step(routing, goal, waited).tolist()):
+        if isinstance(trip.strategy, Paced):
+            bins = np.flatnonzero(routing.owners != seen.owners).tolist()
+        else:
+            bins = trip.strategy.step(routing, goal, waited).tolist()
+        for bin in bins:
             owners[bin] = int(goal.owners[bin])
         routing = Routing(np.array(owners), max(goal.workers, max(owners) + 1))
         over = owners == goal.owners.tolist()
-        stepped = epoch if bins else trip.stepped
+        stepped = epoch if bins or trip.stepped is None else trip.stepped
         return Plan(routing, wishes, None if over else replace(trip, stepped=stepped))
 
 
@@ -106,8 +111,8 @@ class Routes:
     def of(self, epoch: int) -> Routing:
         return self._plans[epoch].routing
 
-    def begin(self, epoch: int) -> None:
-        self._plan = self._plans[epoch] = self._plan.begin(epoch)
+    def begin(self, epoch: int, seen: Routing) -> None:
+        self._plan = self._plans[epoch] = self._plan.begin(epoch, seen)
         self.begun, self._asked = epoch, []
 
     def is_possible(self, asked: Asked) -> bool:

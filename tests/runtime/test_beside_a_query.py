@@ -20,6 +20,7 @@ from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.verify import verify
 from godwit.state import file as state_file
 from godwit.state import tree
+from godwit.strategies import all_at_once
 from godwit.testing import Simulation
 from tests.runtime.damage import flip, new_files
 from tests.runtime.histories import scratch
@@ -72,7 +73,8 @@ def running(checkpoint: Path, retention: int) -> Simulation:
 
 def run_epochs(sim: Simulation) -> None:
     """Two epochs with another number of workers than before."""
-    sim.migrate(Routing.even(16, sim.driver.routing("counts").workers % 3 + 1))
+    target = Routing.even(16, sim.driver.routing("counts").workers % 3 + 1)
+    sim.migrate(target, strategy=all_at_once())
     for _ in range(2):
         sim.feed(words("a", "b", "c", f"{sim.committed}"))
 

@@ -24,6 +24,7 @@ from godwit.model.routing import Routing, Update
 from godwit.operators import Aggregate, StateMachine, count
 from godwit.runtime import garbage
 from godwit.runtime.driver import Driver
+from godwit.strategies import all_at_once
 from tests.runtime.death import death_at
 from tests.runtime.samples import (
     COUNTS,
@@ -44,7 +45,7 @@ from tests.runtime.samples import (
 def test_a_replay_gets_the_intent_that_was_decided(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=16)
     publish(driver, 0)
-    driver.migrate("counts", Routing.even(16, 3))
+    driver.migrate("counts", Routing.even(16, 3), strategy=all_at_once())
     decided = begin(driver, 1)
     driver.schedule("counts", [Update(2, 0, 2)])
     assert begin(driver, 1) == decided
@@ -119,7 +120,7 @@ def test_a_manifest_that_is_there_already_counts(tmp_path: Path) -> None:
     assert [r["rows"] for r in adopted.receipts["counts"]] == [1, 0]
     after = begin(new, 1)
     found = new.work(after, "counts").trees["value"].files
-    assert list(found) == [theirs.deltas["value"].ref.name]
+    assert list(found) == [file.ref.name for file in theirs.deltas["value"]]
 
 
 def _batch(hashes: list[int]) -> list[pa.RecordBatch]:

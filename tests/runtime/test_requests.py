@@ -13,7 +13,7 @@ from godwit.log import History, restore
 from godwit.model.requests import Abort, Migrate
 from godwit.model.routing import Routing, Update
 from godwit.runtime.driver import Driver
-from godwit.strategies import batched, fluid
+from godwit.strategies import all_at_once, batched, fluid
 from tests.runtime.samples import begin, content, drive, idle, publish
 
 
@@ -188,7 +188,7 @@ def test_a_migration_goes_on_after_restarts(tmp_path: Path) -> None:
 
 def test_a_migration_is_open_until_its_last_epoch_is_published(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    id = driver.migrate("counts", THREE).id
+    id = driver.migrate("counts", THREE, strategy=all_at_once()).id
     assert driver.outcome(id) is None
     intent = begin(driver, 0)
     assert driver.outcome(id) is None
@@ -206,7 +206,8 @@ def test_one_migration_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=f"migration {first} of operator 'counts' is open"):
         driver.schedule("counts", [Update(3, 0, 0)])
     assert content(tmp_path) == before
-    second = driver.migrate("counts", Routing.even(4, 2), supersede=True).id
+    even, strategy = Routing.even(4, 2), all_at_once()
+    second = driver.migrate("counts", even, strategy=strategy, supersede=True).id
     publish(driver, 1)
     assert driver.routing("counts") == Routing.even(4, 2)
     assert (driver.outcome(first), driver.outcome(second)) == (

@@ -13,6 +13,7 @@ from godwit.errors import CheckpointError
 from godwit.model.routing import Routing, Update
 from godwit.runtime.verify import verify
 from godwit.state import tree as trees
+from godwit.strategies import all_at_once
 from tests.runtime.damage import (
     Body,
     edit_intent,
@@ -39,7 +40,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sim = simulate(checkpoint)
         for epoch in range(LAST + 1):
             if epoch == 4:
-                sim.migrate(Routing.even(16, 3))
+                sim.migrate(Routing.even(16, 3), strategy=all_at_once())
             if epoch == 6:
                 sim.restart()
             sim.feed(words(*ALPHABET[epoch : epoch + 8], *ALPHABET[:4]))

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError, IncompatibleError
+from godwit.state import file as state_file
 from godwit.state.file import (
     METADATA,
     Kind,
     StateFile,
     WrittenFile,
     checksum,
+    parts,
     read,
     verify,
     write,
@@ -188,6 +191,20 @@ def test_what_is_written_is_read_back(table: tuple[TableSpec, pa.Table]) -> None
         assert tuple(len(run) for run in segments) == result.segment_rows
         for number, run in enumerate(segments):
             assert set(segment_of(run.hash).tolist()) <= {number}
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.integers(0, 300))
+def test_parts_end_with_segments_and_are_no_larger_than_they_may_be(
+    hashes: list[int], limit: int
+) -> None:
+    rows = rows_of(sorted(hashes))
+    with patch.object(state_file, "PART_BYTES", limit):
+        cut = parts(rows)
+    assert pa.concat_tables(cut) == rows
+    segments = [set(segment_of(Run.of(part).hash).tolist()) for part in cut]
+    assert sum(map(len, segments)) == len(set.union(*segments))
+    most = limit * rows.num_rows / rows.nbytes
+    assert all(part.num_rows <= most or len(s) == 1 for part, s in zip(cut, segments, strict=True))
 
 
 @given(tables())

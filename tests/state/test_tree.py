@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError
+from godwit.state.file import WrittenFile
 from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
 from godwit.state.tree import HARD_RUNS, MAX_RUNS, Merge, RunRef, Tree
@@ -22,8 +23,8 @@ def spread(rows: dict[int, int]) -> list[int]:
     return [rows.get(segment, 0) for segment in range(SEGMENTS)]
 
 
-def ref_of(name: str, rows: list[int]) -> FileRef:
-    return FileRef(name, sum(rows), 10 * sum(rows), 7)
+def file_of(name: str, rows: list[int]) -> WrittenFile:
+    return WrittenFile(FileRef(name, sum(rows), 10 * sum(rows), 7), tuple(rows))
 
 
 def check(tree: Tree, model: Model) -> None:
@@ -54,16 +55,16 @@ def test_a_tree_is_its_history(
         merges = {s: (k, rows) for s, (k, rows) in merges.items() if k <= len(model[s])}
         left = spread({s: rows for s, (_, rows) in merges.items()})
         name = f"merge-{epoch}"
-        ref = ref_of(name, left) if any(left) else None
+        written = [file_of(name, left)] if any(left) else []
         before, was = tree, tree.to_json()
-        tree = tree.replace([Merge(s, k) for s, (k, _) in merges.items()], ref, left)
+        tree = tree.replace([Merge(s, k) for s, (k, _) in merges.items()], written)
         assert before.to_json() == was
         for s, (k, rows) in merges.items():
             model[s][:k] = [(name, rows)] if rows else []
         check(tree, model)
         for worker, delta in enumerate(deltas):
             name = f"delta-{epoch}-{worker}"
-            tree = tree.add(ref_of(name, spread(delta)), spread(delta))
+            tree = tree.add([file_of(name, spread(delta))])
             for s, rows in delta.items():
                 model[s].insert(0, (name, rows))
             check(tree, model)
@@ -73,7 +74,7 @@ def test_a_tree_is_its_history(
 def test_planned_merges_are_due_and_within_the_budget(rows: list[int], budget: int) -> None:
     tree = Tree.empty()
     for i, n in enumerate(rows):
-        tree = tree.add(FileRef(f"{i}", 2 * n, 0, 0), spread({5: n, 9: n}))
+        tree = tree.add([file_of(f"{i}", spread({5: n, 9: n}))])
     plan = tree.plan_merges(budget)
     assert len({merge.segment for merge in plan}) == len(plan)
     read = 0
@@ -92,10 +93,17 @@ def test_planned_merges_are_due_and_within_the_budget(rows: list[int], budget: i
 def test_the_segment_with_most_runs_comes_first() -> None:
     tree = Tree.empty()
     for i in range(9):
-        tree = tree.add(FileRef(f"{i}", 20 if i else 10, 0, 0), spread({8: 10, 3: 10 * (i > 0)}))
+        tree = tree.add([file_of(f"{i}", spread({8: 10, 3: 10 * (i > 0)}))])
     assert tree.plan_merges(1000) == (Merge(8, 9), Merge(3, 8))
     assert tree.plan_merges(100) == (Merge(8, 9),)
     assert tree.plan_merges(10) == ()
+
+
+def test_segments_that_move_are_merged_only_when_they_must() -> None:
+    tree = Tree.empty()
+    for i in range(HARD_RUNS):
+        tree = tree.add([file_of(f"{i}", spread({3: 10, 8: 10 * (i > 0), 9: 10 * (i > 0)}))])
+    assert {merge.segment for merge in tree.plan_merges(1000, {3, 8})} == {3, 9}
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -103,16 +111,15 @@ def test_the_segment_with_most_runs_comes_first() -> None:
 def test_few_runs_little_rewriting_and_even_epochs(keys: int, workers: int) -> None:
     """Epochs of 500 k updates of random keys, on all segments by every worker."""
     updates, share = 500_000, keys / SEGMENTS
-    tree = Tree.empty().add(FileRef("base", keys // 64 * 64, 0, 0), [keys // 64] * SEGMENTS)
+    tree = Tree.empty().add([file_of("base", [keys // SEGMENTS] * SEGMENTS)])
     written, read, runs = [], [], []
     for epoch in range(120):
         merges = tree.plan_merges(4 * updates)
         picked = {m.segment: tree.segments[m.segment][: m.runs] for m in merges}
         left = spread({s: union(share, merging) for s, merging in picked.items()})
-        tree = tree.replace(merges, ref_of(f"{epoch}", left) if merges else None, left)
+        tree = tree.replace(merges, [file_of(f"{epoch}", left)] if merges else [])
         delta = [updates // workers // SEGMENTS] * SEGMENTS
-        for worker in range(workers):
-            tree = tree.add(ref_of(f"{epoch}-{worker}", delta), delta)
+        tree = tree.add(file_of(f"{epoch}-{worker}", delta) for worker in range(workers))
         written.append(sum(left))
         read.append(sum(run.rows for merging in picked.values() for run in merging))
         runs.append(np.mean([len(segment) for segment in tree.segments]))
@@ -129,10 +136,11 @@ def union(keys: float, runs: tuple[RunRef, ...]) -> int:
 
 
 def test_rows_that_do_not_add_up_are_refused() -> None:
-    tree = Tree.empty().add(FileRef("a", 3, 0, 0), spread({1: 1, 2: 2}))
+    tree = Tree.empty().add([file_of("a", spread({1: 1, 2: 2}))])
+    short = WrittenFile(FileRef("b", 3, 0, 0), tuple(spread({1: 2})))
     with pytest.raises(DamagedFileError, match=r"b: has 3 rows, but 2 of them are in the tree"):
-        tree.add(FileRef("b", 3, 0, 0), spread({1: 2}))
+        tree.add([short])
     with pytest.raises(DamagedFileError, match="b: has 9 rows"):
-        tree.replace([Merge(1, 1)], FileRef("b", 9, 0, 0), spread({1: 1, 2: 8}))
+        tree.replace([Merge(1, 1)], [file_of("b", spread({1: 1, 2: 8}))])
     with pytest.raises(ValueError, match="planned on another tree"):
-        tree.replace([Merge(1, 2)], None, spread({}))
+        tree.replace([Merge(1, 2)], [])

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from godwit.errors import ConfigError
 from godwit.model.routing import Move, Routing
-from godwit.strategies import Strategy, all_at_once, batched, fluid, matched, parse, steps
+from godwit.strategies import Strategy, all_at_once, batched, fluid, matched, paced, parse, steps
+from godwit.strategies.steps import PATIENCE, sought
 
 STRATEGIES: list[Strategy] = [
     all_at_once(),
@@ -19,6 +20,8 @@ STRATEGIES: list[Strategy] = [
     batched(3),
     matched(),
     matched(gap=2),
+    paced(),
+    paced("+50 ms"),
 ]
 
 
@@ -29,7 +32,7 @@ def routings(draw: st.DrawFn, bins: int) -> Routing:
     return Routing(np.array(owners), workers)
 
 
-PLANS = st.sampled_from([1, 2, 4, 16]).flatmap(lambda n: st.tuples(routings(n), routings(n)))
+PLANS = st.sampled_from([1, 2, 4, 16, 128]).flatmap(lambda n: st.tuples(routings(n), routings(n)))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
@@ -87,11 +90,34 @@ def test_names_are_parsed(strategy: Strategy) -> None:
 
 @pytest.mark.parametrize("text", ["", "quick", "batched", "batched:x", "fluid:2", "batched:1:2"])
 def test_other_names_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="use all-at-once, fluid, batched:BINS or matched"):
+    with pytest.raises(ConfigError, match="use paced"):
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["batched:0", "matched:-1"])
+@pytest.mark.parametrize("text", ["batched:0", "matched:-1", "paced:fast", "paced:-5%", "paced:5"])
 def test_senseless_numbers_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse(text)
+
+
+@given(plan=PLANS, data=st.data())
+def test_a_paced_step_moves_what_its_destination_has(
+    plan: tuple[Routing, Routing], data: st.DataObject
+) -> None:
+    routing, target = plan
+    to_come = sought(routing, target)
+    ready = {
+        worker: data.draw(st.sets(st.sampled_from(segments)))
+        for worker, segments in to_come.items()
+    }
+    moved = set(paced().step(routing, target, 0, ready).tolist())
+    for move in routing.moves_to(target):
+        first, last = move.bin * 64 // target.bins, ((move.bin + 1) * 64 - 1) // target.bins
+        assert set(range(first, last + 1)) <= set(to_come[move.target])
+        assert (move.bin in moved) == (set(range(first, last + 1)) <= ready[move.target])
+
+
+def test_a_paced_migration_waits_for_its_destinations_but_not_for_ever() -> None:
+    routing, target = Routing.even(256, 1), Routing.even(256, 2)
+    epochs = [len(step) for step in steps(paced(), routing, target)]
+    assert epochs == [0, *([0] * PATIENCE + [4]) * 32]

@@ -10,6 +10,7 @@ from godwit.errors import CheckpointError, ConfigError, RefusedError
 from godwit.log import History
 from godwit.model.routing import Routing, Update
 from godwit.operators import Form, List, StateMachine, Value
+from godwit.strategies import all_at_once
 from godwit.testing import Simulation
 from tests.runtime.death import death_at
 from tests.runtime.samples import WORDS, counts, simulate, words
@@ -61,7 +62,7 @@ def test_a_worker_that_dies_after_another_worked_leaves_nothing(tmp_path: Path, 
 def test_bins_move_between_epochs(tmp_path: Path) -> None:
     sim = simulate(tmp_path, workers=1)
     sim.feed(words("a", "b", "c"))
-    sim.migrate(Routing.even(16, 4))
+    sim.migrate(Routing.even(16, 4), strategy=all_at_once())
     sim.feed(words("a", "b", "c"))
     sim.schedule([Update(2, bin, 0) for bin in range(16)], workers=1)
     assert sim.driver.routing("counts").workers == 4

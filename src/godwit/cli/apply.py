@@ -22,8 +22,9 @@ examples:
   godwit apply /data/checkpoints/counts grow.json --strategy matched:1 --watch
   godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
 
-strategies: all-at-once, fluid (one bin an epoch), batched:BINS, matched[:GAP] (one bin an epoch for
-each pair of a source and a destination, GAP epochs between two steps)
+strategies: paced[:BUDGET] (destinations fetch ahead for 20% of the time that an epoch's work takes,
+or for a budget such as 50% or 50ms), all-at-once, fluid (one bin an epoch), batched:BINS,
+matched[:GAP] (one bin an epoch for each pair of a source and a destination, GAP epochs between)
 
 exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
 request waits for the query to run
@@ -42,7 +43,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("plan", metavar="PLAN", nargs="?", help="a file that 'godwit plan' wrote")
     parser.add_argument("--workers", type=int, help="instead of a plan: spread evenly over so many")
     parser.add_argument("--operator", help="needed with --workers if the query has several")
-    parser.add_argument("--strategy", default="all-at-once", help="default: %(default)s")
+    parser.add_argument("--strategy", default="paced", help="default: %(default)s")
     parser.add_argument("--deadline", type=float, metavar="SECONDS", help="from now")
     parser.add_argument(
         "--on-timeout", choices=["finish", "rollback"], default="finish", help="default: finish"

@@ -14,6 +14,7 @@ from godwit.errors import ConfigError, RefusedError
 from godwit.model.requests import Abort, Finish, Migrate, Request, Schedule
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
+from godwit.strategies.steps import NOTHING, Ready, sought
 
 PAST = 20  # ended migrations that an operator remembers
 
@@ -45,6 +46,10 @@ class Course:
         """Has its stream ended with the epoch that has begun?"""
         return self.finish is not None and self.finish <= self.begun
 
+    def sought(self) -> dict[int, list[int]]:
+        """By worker: the segments of which an open migration has still to bring it bins."""
+        return sought(self.routing, self.migration.goal) if self.migration else {}
+
     def take(self, request: Request) -> Self:
         """With a request taken in; raises RefusedError, and then nothing has changed."""
         match request:
@@ -57,14 +62,14 @@ class Course:
             case Finish():
                 return self if self.finish is not None else replace(self, finish=self.begun + 1)
 
-    def begin(self, epoch: int, now: float) -> Self:
+    def begin(self, epoch: int, now: float, ready: Ready = NOTHING) -> Self:
         """With the routing of `epoch`, which begins at the time `now`."""
         routing = _apply(self.routing, self.scheduled, epoch)
         later = tuple(request for request in self.scheduled if request.last > epoch)
         begun = replace(self, begun=epoch, routing=routing, scheduled=later)
         if self.migration is None:
             return begun
-        migration, routing = self.migration.begin(epoch, routing, now)
+        migration, routing = self.migration.begin(epoch, routing, now, ready)
         return replace(begun, routing=routing)._with(migration)
 
     def restart(self, routing: Routing) -> Self:

@@ -25,7 +25,7 @@ from godwit.errors import RefusedError
 from godwit.model.requests import Migrate, OnTimeout
 from godwit.model.routing import Routing
 from godwit.strategies import AllAtOnce, Strategy, parse
-from godwit.strategies.steps import left
+from godwit.strategies.steps import NOTHING, Ready, left
 
 
 class Phase(StrEnum):
@@ -47,7 +47,8 @@ OPEN = (Phase.MOVING, Phase.RETURNING)
 class Migration:
     """One operator on its way from `origin` to `target`; times are seconds since 1970.
 
-    `stepped` is the epoch of its last step, `ended` the last epoch that began before its end.
+    `stepped` is the epoch of its last step, or its first epoch if there was no step yet; `ended` is
+    the last epoch that began before its end.
     """
 
     id: int
@@ -71,7 +72,9 @@ class Migration:
         """Where it is moving to now."""
         return self.origin if self.phase is Phase.RETURNING else self.target
 
-    def begin(self, epoch: int, routing: Routing, now: float) -> tuple[Self, Routing]:
+    def begin(
+        self, epoch: int, routing: Routing, now: float, ready: Ready = NOTHING
+    ) -> tuple[Self, Routing]:
         """An epoch begins: the migration after its step, and the routing of the epoch."""
         if not self.is_open:
             return self, routing
@@ -79,11 +82,11 @@ class Migration:
         late = self.deadline is not None and now >= self.deadline
         if late and self.phase is Phase.MOVING:
             if self.on_timeout == "rollback":
-                return replace(self, phase=Phase.RETURNING).begin(epoch, routing, now)
+                return replace(self, phase=Phase.RETURNING).begin(epoch, routing, now, ready)
             strategy = AllAtOnce()
         waited = None if self.stepped is None else epoch - self.stepped - 1
-        bins = strategy.step(routing, self.goal, waited)
-        stepped = epoch if len(bins) else self.stepped
+        bins = strategy.step(routing, self.goal, waited, ready)
+        stepped = epoch if len(bins) or self.stepped is None else self.stepped
         routing = routing.toward(self.goal, bins)
         if len(left(routing, self.goal)):
             return replace(self, stepped=stepped), routing

@@ -13,6 +13,7 @@ from godwit.model.routing import Routing
 from godwit.model.time import END
 from godwit.protocol.course import Course
 from godwit.protocol.migration import Ended, Migration
+from godwit.strategies.steps import Ready
 
 REFUSALS = 20  # that are remembered, so that those who asked find the answer
 SOURCES = 200  # requests that came as data and are remembered, so that they are not taken in twice
@@ -97,12 +98,15 @@ class Courses:
             self._journal.control.add(request)
             self.take_in()
 
-    def begin(self, epoch: int) -> "Decision":
+    def begin(self, epoch: int, ready: Mapping[str, Ready]) -> "Decision":
         """What the next epoch is to be; `decided` makes it so."""
         self.take_in()
         now = time.time()
         return Decision(
-            {name: course.begin(epoch, now) for name, course in self._courses.items()},
+            {
+                name: course.begin(epoch, now, ready.get(name, {}))
+                for name, course in self._courses.items()
+            },
             self._taken,
             dict(list(self._refused.items())[-REFUSALS:]),
             tuple(self._sources)[-SOURCES:],

@@ -37,13 +37,14 @@ from godwit.runtime.compatible import check_restart
 from godwit.runtime.courses import Courses
 from godwit.runtime.event_time import EventTime
 from godwit.runtime.garbage import Garbage
-from godwit.runtime.receipt import Receipt
+from godwit.runtime.receipt import Receipt, work_seconds
 from godwit.runtime.sizes import Sizes, bytes_by_bin
-from godwit.runtime.work import CacheSpec, Work
+from godwit.runtime.work import Ahead, CacheSpec, Work
 from godwit.state.run import SEGMENTS
 from godwit.state.timed import Span, is_timed
 from godwit.state.tree import Merge, Tree
-from godwit.strategies import AllAtOnce, Strategy
+from godwit.strategies import Paced, Strategy
+from godwit.strategies.steps import Ready
 
 INITIAL = -1  # the epoch that loads a state given at the start
 MERGE_FACTOR = 4  # rows merged in an epoch for each row changed in the one before
@@ -95,6 +96,7 @@ class Driver:
         self._begun = max(self._journal.intents(), default=INITIAL)
         routings = self._first_routings(workers, bins, default_workers)
         self._courses = Courses(self._journal, routings, self._begun)
+        self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch
         self._closed = False
         if self._courses.are_open or self._time.is_due(self._trees):
             self._journal.tick()
@@ -128,7 +130,7 @@ class Driver:
                     f"{self._last.epoch}. Its directory 'spark' belongs to another history; "
                     "restore both directories from the same backup.",
                 )
-            decision = self._courses.begin(epoch)
+            decision = self._courses.begin(epoch, self._ready)
             finished = {name for name, course in decision.courses.items() if course.is_finished}
             intent = self._journal.begin(
                 Intent(
@@ -137,7 +139,7 @@ class Driver:
                     query=query,
                     offsets=offsets,
                     routings=decision.routings,
-                    merges=self._plan_merges(),
+                    merges=self._plan_merges(decision.courses),
                     control=decision.control,
                     refused=decision.refused,
                     migrations=decision.migrations,
@@ -172,6 +174,7 @@ class Driver:
             routing=intent.routings[operator] if waits else None,
             span=Span(self.watermarks.get(operator), intent.watermarks.get(operator)),
             durable=self._durable,
+            ahead=self._ahead(operator),
         )
 
     def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:
@@ -208,6 +211,9 @@ class Driver:
             self._trees = self._load_trees(manifest) if adopted else trees
             self._last = manifest
             self._time = self._load_time() if adopted else after
+            self._ready = {
+                name: {r.worker: r.ready for r in group} for name, group in receipts.items()
+            }
             more = self._courses.are_open or self._time.is_due(self._trees)
             self._changed.notify_all()
         if more:
@@ -286,7 +292,7 @@ class Driver:
                 operator,
                 course.routing,
                 target,
-                str(strategy or AllAtOnce()),
+                str(strategy or Paced()),
                 now,
                 None if deadline is None else now + deadline,
                 on_timeout,
@@ -399,17 +405,28 @@ class Driver:
             )
         return self._last
 
-    def _plan_merges(self) -> dict[str, Any]:
+    def _plan_merges(self, courses: Mapping[str, Course]) -> dict[str, Any]:
         """Segments to merge in the next epoch: in proportion to what the last epoch changed."""
         plans: dict[str, Any] = {}
         for name, tables in self._trees.items():
             changed = sum(r["rows"] for r in self._last.receipts.get(name, ())) if self._last else 0
             budget = max(MERGE_FLOOR, MERGE_FACTOR * changed)
+            moving = set().union(*courses[name].sought().values())
             plans[name] = {
-                table: [[due.segment, due.runs] for due in tree.plan_merges(budget)]
+                table: [[due.segment, due.runs] for due in tree.plan_merges(budget, moving)]
                 for table, tree in tables.items()
             }
         return plans
+
+    def _ahead(self, operator: str) -> Ahead | None:
+        """What destinations of an open migration are to fetch ahead of its steps."""
+        course = self._courses[operator]
+        if course.migration is None or not isinstance(course.migration.strategy, Paced):
+            return None
+        receipts = self._last.receipts.get(operator, ()) if self._last else ()
+        work = max((work_seconds(receipt) for receipt in receipts), default=0.0)
+        seconds = course.migration.strategy.seconds(work)
+        return Ahead(course.sought(), seconds)
 
     def _check_receipts(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> None:
         for receipt in group:
@@ -430,12 +447,8 @@ class Driver:
         planned = self.work(intent, operator).merges
         for table, tree in self._trees[operator].items():
             for worker, merges in planned.get(table, {}).items():
-                if merged := by_worker[worker].merged.get(table):
-                    tree = tree.replace(merges, merged.ref, merged.segment_rows)
-                else:  # nothing was left of the merged runs
-                    tree = tree.replace(merges, None, (0,) * SEGMENTS)
-            for receipt in group:
-                if delta := receipt.deltas.get(table):
-                    tree = tree.add(delta.ref, delta.segment_rows)
-            trees[table] = tree
+                tree = tree.replace(merges, by_worker[worker].merged.get(table, ()))
+            trees[table] = tree.add(
+                file for receipt in group for file in receipt.deltas.get(table, ())
+            )
         return trees

@@ -1,5 +1,6 @@
 """What a query is doing, told from its checkpoint alone: for people, scripts and dashboards."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,9 @@ from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
-from godwit.protocol.migration import Ended, Phase
+from godwit.protocol.migration import Ended, Migration, Phase
 from godwit.runtime.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.state.tree import Tree
-from godwit.strategies import parse
 from godwit.strategies.steps import left
 
 
@@ -162,9 +162,9 @@ def _open(
         return None
     request = history.control.request(entry["id"])
     assert isinstance(request, Migrate)
-    goal = request.origin if entry["phase"] == Phase.RETURNING else request.target
-    bins, rest = len(left(request.origin, request.target)), left(intent.routings[name], goal)
-    strategy = parse(request.strategy)
+    migration = Migration.from_json(entry, request)
+    bins = len(left(request.origin, request.target))
+    rest = left(intent.routings[name], migration.goal)
     return MigrationView(
         id=request.id,
         operator=name,
@@ -176,7 +176,7 @@ def _open(
         outcome=entry["phase"],
         epoch=None,
         bytes_left=round(sizes[rest].sum()),
-        seconds_left=seconds_left(strategy, intent.routings[name], goal, history.pace()),
+        seconds_left=seconds_left(migration, intent.routings[name], history.pace(), time.time()),
     )
 
 

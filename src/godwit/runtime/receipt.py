@@ -3,7 +3,7 @@
 import base64
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +18,16 @@ class Receipt:
 
     worker: int
     records: int = 0
-    deltas: Mapping[str, WrittenFile] = field(default_factory=dict)
-    merged: Mapping[str, WrittenFile] = field(default_factory=dict)
+    deltas: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
+    merged: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
     outputs: FileRef | None = None
     late: int = 0  # records that came after their time had passed
     clocks: tuple[int | None, ...] = (None,)  # the greatest time of each input
     failure: GodwitError | None = None  # why there is nothing: it fails the query
     fetched: int = 0
+    ready: tuple[int, ...] = ()  # the segments to come of which all files are here
     seconds: Mapping[str, float] = field(default_factory=dict)
+    place: str = ""  # the executor
 
     def to_text(self) -> str:
         return json.dumps(
@@ -39,7 +41,9 @@ class Receipt:
                 "clocks": self.clocks,
                 "failure": self.failure and base64.b64encode(pickle.dumps(self.failure)).decode(),
                 "fetched": self.fetched,
+                "ready": self.ready,
                 "seconds": self.seconds,
+                "place": self.place,
             }
         )
 
@@ -56,7 +60,9 @@ class Receipt:
             clocks=tuple(data["clocks"]),
             failure=data["failure"] and pickle.loads(base64.b64decode(data["failure"])),
             fetched=data["fetched"],
+            ready=tuple(data["ready"]),
             seconds=data["seconds"],
+            place=data["place"],
         )
 
     def statistics(self) -> dict[str, Any]:
@@ -65,22 +71,36 @@ class Receipt:
             "worker": self.worker,
             "records": self.records,
             "late": self.late,
-            "rows": sum(w.ref.rows for w in self.deltas.values()),
-            "bytes": sum(w.ref.bytes for w in self.deltas.values()),
-            "merged_rows": sum(w.ref.rows for w in self.merged.values()),
-            "merged_bytes": sum(w.ref.bytes for w in self.merged.values()),
+            "rows": sum(ref.rows for ref in _refs(self.deltas)),
+            "bytes": sum(ref.bytes for ref in _refs(self.deltas)),
+            "merged_rows": sum(ref.rows for ref in _refs(self.merged)),
+            "merged_bytes": sum(ref.bytes for ref in _refs(self.merged)),
             "outputs": self.outputs.rows if self.outputs else 0,
             "fetched": self.fetched,
             "seconds": self.seconds,
+            "place": self.place,
         }
 
 
-def _to_json(files: Mapping[str, WrittenFile]) -> dict[str, Any]:
-    return {table: [file.ref.to_json(), file.segment_rows] for table, file in files.items()}
+def work_seconds(statistics: Mapping[str, Any]) -> float:
+    """What a worker's epoch took in Python, without what it did ahead of need."""
+    seconds: Mapping[str, float] = statistics["seconds"]
+    return sum(taken for part, taken in seconds.items() if part != "fetch")
 
 
-def _from_json(data: dict[str, Any]) -> dict[str, WrittenFile]:
+def _refs(files: Mapping[str, Sequence[WrittenFile]]) -> Iterator[FileRef]:
+    return (file.ref for group in files.values() for file in group)
+
+
+def _to_json(files: Mapping[str, Sequence[WrittenFile]]) -> dict[str, Any]:
     return {
-        table: WrittenFile(FileRef.from_json(ref), tuple(segment_rows))
-        for table, (ref, segment_rows) in data.items()
+        table: [[file.ref.to_json(), file.segment_rows] for file in group]
+        for table, group in files.items()
+    }
+
+
+def _from_json(data: dict[str, Any]) -> dict[str, list[WrittenFile]]:
+    return {
+        table: [WrittenFile(FileRef.from_json(ref), tuple(rows)) for ref, rows in group]
+        for table, group in data.items()
     }

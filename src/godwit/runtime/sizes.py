@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.model.routing import Routing
+from godwit.protocol.migration import Migration
 from godwit.state.run import SEGMENTS
 from godwit.state.tree import Tree
-from godwit.strategies import Strategy
-from godwit.strategies.steps import steps
+from godwit.strategies import Paced
+from godwit.strategies.steps import left, steps
 
 Sizes = npt.NDArray[np.float64]
 
@@ -38,9 +39,16 @@ def bytes_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
 
 
 def seconds_left(
-    strategy: Strategy, routing: Routing, target: Routing, pace: float | None
+    migration: Migration, routing: Routing, pace: float | None, now: float
 ) -> float | None:
-    """How long the rest of a migration takes if epochs follow each other at this pace."""
+    """How long the rest of a migration takes if epochs follow each other at this pace.
+
+    A paced one goes on as fast as it has so far: what destinations lack is not known here.
+    """
+    rest = len(left(routing, migration.goal))
+    if isinstance(migration.strategy, Paced):
+        arrived = len(left(migration.origin, migration.target)) - rest
+        return (now - migration.accepted) * rest / arrived if arrived > 0 else None
     if pace is None:
         return None
-    return pace * sum(1 for _ in steps(strategy, routing, target))
+    return pace * sum(1 for _ in steps(migration.strategy, routing, migration.goal))

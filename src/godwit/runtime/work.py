@@ -51,6 +51,17 @@ class CacheSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """Segments whose files workers fetch ahead of need: by worker, the next one first.
+
+    They do so for `seconds` in an epoch; a worker fetches at least one file.
+    """
+
+    segments: Mapping[int, Sequence[int]]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """The work of all workers of one operator and epoch; it is sent to executors as it is."""
 
@@ -63,6 +74,7 @@ class Work:
     routing: Routing | None = None  # for operators that have tables in the order of time
     span: Span = NEVER  # the operator's watermarks of the epoch before and of this one
     durable: bool = True  # what is receipted outlives a loss of power
+    ahead: Ahead | None = None
 
     def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
         """Do the work of `worker` on its records, which may carry their key's hash in `_hash`."""
@@ -115,6 +127,8 @@ class _Attempt:
                 for spec in operator.tables
                 if (rows := self._merge(spec)).num_rows
             }
+        with self._timed("fetch"):
+            ready = self._fetch(self.work.ahead) if self.work.ahead else []
         return Receipt(
             worker=self.worker,
             records=received.num_rows,
@@ -124,6 +138,7 @@ class _Attempt:
             merged=merged,
             outputs=outputs,
             fetched=self.files.fetched_bytes,
+            ready=tuple(ready),
             seconds=self.seconds,
         )
 
@@ -148,21 +163,24 @@ class _Attempt:
         segments = np.flatnonzero((by_segment == self.worker).any(axis=1)).tolist()
         return Own(segments, lambda hashes: np.equal(routing.owners_at(hashes), self.worker))
 
-    def _write(self, spec: TableSpec, kind: Kind, rows: pa.Table) -> WrittenFile:
-        name = f"state/{self.work.operator.name}/{spec.name}/{self._stem(kind)}.arrow"
-        written = state_file.write(
-            self.root,
-            name,
-            spec,
-            rows,
-            operator=self.work.operator.name,
-            epoch=self.work.epoch,
-            worker=self.worker,
-            kind=kind,
-            durable=self.work.durable,
-        )
-        self.files.add(written.ref)
-        return written
+    def _write(self, spec: TableSpec, kind: Kind, rows: pa.Table) -> list[WrittenFile]:
+        directory = f"state/{self.work.operator.name}/{spec.name}"
+        files = []
+        for number, part in enumerate(state_file.parts(rows)):
+            written = state_file.write(
+                self.root,
+                f"{directory}/{self._stem(kind)}-{number}.arrow",
+                spec,
+                part,
+                operator=self.work.operator.name,
+                epoch=self.work.epoch,
+                worker=self.worker,
+                kind=kind,
+                durable=self.work.durable,
+            )
+            self.files.add(written.ref)
+            files.append(written)
+        return files
 
     def _merge(self, spec: TableSpec) -> pa.Table:
         """One table of all the segments that this worker has to merge; some may end up empty."""
@@ -174,6 +192,21 @@ class _Attempt:
             final = runs == len(tree.segments[segment])
             merged.append(merge_runs(segments(segment)[:runs], spec, final).rows)
         return pa.concat_tables(merged)
+
+    def _fetch(self, ahead: Ahead) -> list[int]:
+        """Fetch what is to come, as long as there is time; returns the segments that are here."""
+        end, fetched = perf_counter() + ahead.seconds, 0
+        ready: list[int] = []
+        for segment in ahead.segments.get(self.worker, ()):
+            for tree in self.work.trees.values():
+                for ref in (tree.files[run.file] for run in tree.segments[segment]):
+                    if not self.files.has(ref):
+                        if fetched and perf_counter() >= end:
+                            return ready
+                        self.files.fetch(ref)
+                        fetched += 1
+            ready.append(segment)
+        return ready
 
     def _write_outputs(self, outputs: pa.Table | None) -> FileRef | None:
         if outputs is None or not outputs.num_rows:

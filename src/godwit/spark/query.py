@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,13 +50,12 @@ class Migration:
         if migration is None or migration.id != self.id:
             return Progress(total - len(left(course.routing, target)), total, self.outcome)
         rest = left(course.routing, migration.goal)
-        strategy, pace = parse(self.request.strategy), self.driver.pace()
         return Progress(
             total - len(rest),
             total,
             self.outcome,
             round(self.driver.sizes(self.request.operator)[rest].sum()),
-            seconds_left(strategy, course.routing, migration.goal, pace),
+            seconds_left(migration, course.routing, self.driver.pace(), time.time()),
         )
 
     def wait(self, timeout: float | None = None) -> str:

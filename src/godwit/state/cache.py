@@ -62,6 +62,16 @@ class FileCache:
                 return
         self._account(ref.bytes)
 
+    def has(self, ref: FileRef) -> bool:
+        """Would `fetch` do nothing? Either the file is here, or it cannot be."""
+        return ref.bytes > self._limit or _touch(self._local(ref))
+
+    def fetch(self, ref: FileRef) -> None:
+        """Get a file ahead of need; raises DamagedFileError if the original is damaged."""
+        self.fetched_bytes += ref.bytes
+        if self._copy(ref, self._local(ref)):
+            self._account(ref.bytes)
+
     def open(self, ref: FileRef, spec: TableSpec) -> StateFile:
         """Map a file, from here if possible; raises DamagedFileError if the original is damaged."""
         local = self._local(ref)
@@ -71,10 +81,11 @@ class FileCache:
         if file is not None:
             self.hits += 1
             return file
-        self.fetched_bytes += ref.bytes
-        if ref.bytes <= self._limit and self._copy(ref, local):
+        if ref.bytes <= self._limit:
+            self.fetch(ref)
             file = _open_local(local, ref, spec)
-            self._account(ref.bytes)
+        else:
+            self.fetched_bytes += ref.bytes
         if file is None:
             file = self._open_original(ref, spec)
             _opened.put(local, file, copied=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import json
 import os
 import uuid
@@ -25,6 +26,7 @@ from godwit.state.run import SEGMENTS, Run, segment_offsets
 from godwit.state.table import FileRef, TableSpec
 
 FORMAT: Final = 1
+PART_BYTES: Final = 8 << 20
 METADATA: Final = b"godwit"
 
 Kind = Literal["delta", "merge"]
@@ -88,6 +90,21 @@ class StateFile:
             for field in schema
         ]
         return Run(run.hash, pa.table(columns, schema=schema))
+
+
+def parts(rows: pa.Table) -> list[pa.Table]:
+    """Cut rows in hash order at borders of segments, into files of about `PART_BYTES` at most.
+
+    A segment is not cut, however large. Whoever needs a segment fetches the files that have it, and
+    so not much more than it needs.
+    """
+    offsets = segment_offsets(Run.of(rows).hash)
+    limit = PART_BYTES * rows.num_rows // max(1, rows.nbytes)
+    borders = [0]
+    for start, stop in itertools.pairwise(offsets.tolist()):
+        if stop - borders[-1] > limit and start > borders[-1]:
+            borders.append(start)
+    return [rows.slice(a, b - a) for a, b in itertools.pairwise([*borders, rows.num_rows])]
 
 
 def write(

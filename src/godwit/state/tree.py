@@ -1,12 +1,13 @@
 """Which runs a table consists of, segment by segment, and which of them to merge next."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any, Final, Self
 
 from godwit.errors import DamagedFileError
+from godwit.state.file import WrittenFile
 from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
 
@@ -63,37 +64,47 @@ class Tree:
     def empty(cls) -> Self:
         return cls(((),) * SEGMENTS, {})
 
-    def add(self, ref: FileRef, rows_by_segment: Sequence[int]) -> "Tree":
-        """With a delta on top; the deltas of one epoch share no key, so they come in any order."""
+    def add(self, files: Iterable[WrittenFile]) -> "Tree":
+        """With deltas on top; those of one epoch share no key, so they come in any order."""
+        files = list(files)
         segments = [
-            (RunRef(ref.name, rows), *runs) if rows else runs
-            for runs, rows in zip(self.segments, rows_by_segment, strict=True)
+            (
+                *(RunRef(f.ref.name, rows) for f in files if (rows := f.segment_rows[segment])),
+                *runs,
+            )
+            for segment, runs in enumerate(self.segments)
         ]
-        return self._with(segments, ref)
+        return self._with(segments, files)
 
-    def replace(
-        self, merges: Iterable[Merge], ref: FileRef | None, rows_by_segment: Sequence[int]
-    ) -> "Tree":
-        """With merged runs replaced by what the merges made of them, all in the file `ref`.
+    def replace(self, merges: Iterable[Merge], files: Iterable[WrittenFile]) -> "Tree":
+        """With merged runs replaced by what the merges made of them, which is in `files`.
 
         This must be the tree that the merges were planned on, as far as their segments go: merges
-        come before the deltas of their epoch. A merge that left no row just removes its runs; if
-        none left any, there is no file.
+        come before the deltas of their epoch. A merge that left no row just removes its runs.
         """
+        files = list(files)
         segments = list(self.segments)
         for merge in merges:
-            runs, rows = segments[merge.segment], rows_by_segment[merge.segment]
+            runs = segments[merge.segment]
             if merge.runs > len(runs):
                 raise ValueError(f"{merge} was planned on another tree: there are {len(runs)} runs")
-            merged = (RunRef(ref.name, rows),) if ref and rows else ()
+            merged = [
+                RunRef(f.ref.name, rows) for f in files if (rows := f.segment_rows[merge.segment])
+            ]
             segments[merge.segment] = (*merged, *runs[merge.runs :])
-        return self._with(segments, ref)
+        return self._with(segments, files)
 
-    def plan_merges(self, budget_rows: int) -> tuple[Merge, ...]:
-        """The merges to do next, most runs first, reading at most `budget_rows` rows if it can."""
+    def plan_merges(self, budget_rows: int, moving: Collection[int] = ()) -> tuple[Merge, ...]:
+        """The merges to do next, most runs first, reading at most `budget_rows` rows if it can.
+
+        Of segments that are `moving`, destinations may have the files already, and would have to
+        fetch what they are merged to: they are left alone, but for those with too many runs.
+        """
         planned = []
         for segment in sorted(range(SEGMENTS), key=lambda s: -len(self.segments[s])):
             runs = self.segments[segment]
+            if segment in moving and len(runs) < HARD_RUNS:
+                continue
             if chosen := _choose([run.rows for run in runs], budget_rows):
                 planned.append(Merge(segment, chosen))
                 budget_rows -= sum(run.rows for run in runs[:chosen])
@@ -126,16 +137,17 @@ class Tree:
         )
         return cls(segments, {ref.name: ref for ref in refs})
 
-    def _with(self, segments: Sequence[tuple[RunRef, ...]], ref: FileRef | None) -> "Tree":
-        """The tree of `segments`, whose runs are in this tree's files and the new file `ref`."""
-        files = {**self.files, ref.name: ref} if ref else self.files
+    def _with(self, segments: Sequence[tuple[RunRef, ...]], added: Iterable[WrittenFile]) -> "Tree":
+        """The tree of `segments`, whose runs are in this tree's files and those `added`."""
+        files = {**self.files, **{file.ref.name: file.ref for file in added}}
         named = Counter[str]()
         for run in chain.from_iterable(segments):
             named[run.file] += run.rows
-        if ref and named[ref.name] != ref.rows:
-            raise DamagedFileError(
-                ref.name, f"has {ref.rows} rows, but {named[ref.name]} of them are in the tree"
-            )
+        for ref in (file.ref for file in added):
+            if named[ref.name] != ref.rows:
+                raise DamagedFileError(
+                    ref.name, f"has {ref.rows} rows, but {named[ref.name]} of them are in the tree"
+                )
         return Tree(tuple(segments), {name: files[name] for name in files if name in named})
 
 

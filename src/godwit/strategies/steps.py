@@ -1,12 +1,15 @@
 """From one routing to another, step by step: which bins change worker in the next epoch.
 
-A strategy looks at where the bins are and where they shall be, and at nothing else. So a migration
-goes on after a restart from these two routings, whatever happened before.
+A strategy looks at where the bins are and where they shall be, and perhaps at what destinations
+have fetched of them. So a migration goes on after a restart from these two routings, whatever
+happened before.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +18,26 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from godwit.errors import ConfigError
 from godwit.model.routing import Move, Routing
+from godwit.state.run import SEGMENTS
+
+PATIENCE: Final = 8  # epochs without a step, after which bins move that are not ready
 
 Bins = npt.NDArray[np.int64]
+Ready = Mapping[int, Collection[int]]  # by worker: the segments of which it has all files
+
+NOTHING: Final[Ready] = MappingProxyType({})
 
 
 class Strategy(Protocol):
     """Chooses the bins of a step; `str` of it is what `parse` reads."""
 
-    def step(self, routing: Routing, target: Routing, waited: int | None) -> Bins:
+    def step(
+        self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
+    ) -> Bins:
         """The bins to move in this epoch; not for ever none, as long as some have to move.
 
-        `waited` is how many epochs without a step have passed since the last one (None: there was
-        none yet).
+        `waited` is how many epochs without a step have passed since the last one, or since the
+        first epoch of the migration (None: this is the first).
         """
         ...
 
@@ -35,7 +46,9 @@ class Strategy(Protocol):
 class AllAtOnce:
     """All bins in one epoch: the shortest migration, and the longest epoch."""
 
-    def step(self, routing: Routing, target: Routing, waited: int | None) -> Bins:
+    def step(
+        self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
+    ) -> Bins:
         return left(routing, target)
 
     def __str__(self) -> str:
@@ -52,7 +65,9 @@ class Batched:
         if self.bins < 1:
             raise ConfigError(f"a step must move at least one bin, not {self.bins}")
 
-    def step(self, routing: Routing, target: Routing, waited: int | None) -> Bins:
+    def step(
+        self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
+    ) -> Bins:
         return left(routing, target)[: self.bins]
 
     def __str__(self) -> str:
@@ -63,7 +78,9 @@ class Batched:
 class Fluid:
     """One bin an epoch: the shortest epochs, and the longest migration."""
 
-    def step(self, routing: Routing, target: Routing, waited: int | None) -> Bins:
+    def step(
+        self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
+    ) -> Bins:
         return left(routing, target)[:1]
 
     def __str__(self) -> str:
@@ -84,7 +101,9 @@ class Matched:
         if self.gap < 0:
             raise ConfigError(f"the gap between steps cannot be {self.gap} epochs")
 
-    def step(self, routing: Routing, target: Routing, waited: int | None) -> Bins:
+    def step(
+        self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
+    ) -> Bins:
         bins = left(routing, target)
         if waited is not None and waited < self.gap:
             return bins[:0]
@@ -99,6 +118,50 @@ class Matched:
 
     def __str__(self) -> str:
         return f"matched:{self.gap}" if self.gap else "matched"
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """Bins whose files their destination has fetched, which it does ahead of the step.
+
+    `budget` is what fetching may cost an epoch, beyond one file a worker: a time (`50ms`), or a
+    share of the time that the slowest worker needed in the epoch before (`20%`).
+    """
+
+    budget: str = "20%"
+
+    def __post_init__(self) -> None:
+        text = self.budget.replace(" ", "").removeprefix("+")
+        if not re.fullmatch(r"\d+(\.\d+)?(%|ms|s)", text):
+            raise ConfigError(
+                f"a budget is a share such as 20% or a time such as 50ms, not '{text}'"
+            )
+        object.__setattr__(self, "budget", text)
+
+    def seconds(self, work: float) -> float:
+        """The time for fetching in an epoch that follows on one with so much work.
+
+        >>> Paced("+20 %").seconds(2.0), Paced("50 ms").seconds(2.0)
+        (0.4, 0.05)
+        """
+        number = float(self.budget.rstrip("%ms"))
+        if self.budget.endswith("%"):
+            return work * number / 100
+        return number / 1000 if self.budget.endswith("ms") else number
+
+    def step(
+        self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
+    ) -> Bins:
+        bins = left(routing, target)
+        chosen: Bins = bins[_are_ready(target, bins, ready)]
+        if len(chosen) or waited is None or waited < PATIENCE:
+            return chosen
+        first = _segments(target.bins, bins)[:, 0]
+        stuck: Bins = bins[first == first[0]]
+        return stuck
+
+    def __str__(self) -> str:
+        return f"paced:{self.budget}"
 
 
 def all_at_once() -> AllAtOnce:
@@ -121,21 +184,32 @@ def matched(gap: int = 0) -> Matched:
     return Matched(gap)
 
 
+def paced(budget: str = "20%") -> Paced:
+    """What destinations have fetched ahead, within a budget an epoch: `"+20 %"` or `"50 ms"`."""
+    return Paced(budget)
+
+
 def parse(text: str) -> Strategy:
     """The strategy that a text names.
 
-    >>> parse("batched:64"), parse("matched"), str(parse("all-at-once"))
-    (Batched(bins=64), Matched(gap=0), 'all-at-once')
+    >>> parse("batched:64"), parse("paced:50ms"), str(parse("all-at-once"))
+    (Batched(bins=64), Paced(budget='50ms'), 'all-at-once')
     """
-    name, _, number = text.partition(":")
-    makers = {"all-at-once": AllAtOnce, "batched": Batched, "fluid": Fluid, "matched": Matched}
+    name, _, argument = text.partition(":")
+    makers: dict[str, Callable[..., Strategy]] = {
+        "paced": Paced,
+        "all-at-once": AllAtOnce,
+        "fluid": Fluid,
+        "batched": lambda *bins: Batched(*map(int, bins)),
+        "matched": lambda *gap: Matched(*map(int, gap)),
+    }
     try:
-        strategy: Strategy = makers[name](*([int(number)] if number else []))
+        return makers[name](*([argument] if argument else []))
     except (KeyError, ValueError, TypeError):
         raise ConfigError(
-            f"unknown strategy '{text}'; use all-at-once, fluid, batched:BINS or matched[:GAP]"
+            f"unknown strategy '{text}'; use paced[:BUDGET], all-at-once, fluid, batched:BINS or "
+            "matched[:GAP]"
         ) from None
-    return strategy
 
 
 def left(routing: Routing, target: Routing) -> Bins:
@@ -144,7 +218,38 @@ def left(routing: Routing, target: Routing) -> Bins:
     return bins
 
 
-def steps(strategy: Strategy, routing: Routing, target: Routing) -> Iterator[list[Move]]:
+def sought(routing: Routing, target: Routing) -> dict[int, list[int]]:
+    """By destination: the segments of which it has still to get bins, in the order of their steps.
+
+    >>> sought(Routing.even(128, 1), Routing.even(128, 2))[1][:3]
+    [32, 33, 34]
+    """
+    bins = left(routing, target)
+    segments = _segments(target.bins, bins)
+    owners = target.owners[bins]
+    return {int(w): np.unique(segments[owners == w]).tolist() for w in np.unique(owners)}
+
+
+def _are_ready(target: Routing, bins: Bins, ready: Ready) -> npt.NDArray[np.bool_]:
+    """Does the destination of each bin have the files of all its segments?"""
+    has = np.zeros((target.workers, SEGMENTS), np.bool_)
+    for worker, segments in ready.items():
+        if worker < target.workers:
+            has[worker, list(segments)] = True
+    mine = has[target.owners[bins][:, None], _segments(target.bins, bins)]
+    return np.asarray(mine.all(axis=1))
+
+
+def _segments(count: int, bins: Bins) -> Bins:
+    """The segments of each of `bins`, of so many bins in all: one row a bin."""
+    wide = np.arange(max(1, SEGMENTS // count))
+    found: Bins = (bins * SEGMENTS // count)[:, None] + wide
+    return found
+
+
+def steps(
+    strategy: Strategy, routing: Routing, target: Routing, ready: Ready = NOTHING
+) -> Iterator[list[Move]]:
     """The moves of one epoch after the other, none in the epochs of a gap; then it is at `target`.
 
     >>> routing, target = Routing(np.array([0, 0, 1]).repeat([1, 1, 2]), 3), Routing.even(4, 3)
@@ -153,7 +258,7 @@ def steps(strategy: Strategy, routing: Routing, target: Routing) -> Iterator[lis
     """
     waited: int | None = None
     while len(left(routing, target)):
-        bins = strategy.step(routing, target, waited)
-        waited = 0 if len(bins) else (waited or 0) + 1
+        bins = strategy.step(routing, target, waited, ready)
+        waited = 0 if len(bins) or waited is None else waited + 1
         yield [Move(b, int(routing.owners[b]), int(target.owners[b])) for b in bins.tolist()]
         routing = routing.toward(target, bins)

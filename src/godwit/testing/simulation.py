@@ -1,6 +1,7 @@
 """Epochs without Spark: the same driver, log, files and operators, in this process."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +69,12 @@ class Simulation:
         self.driver = self._open(workers, bins)
 
     def _open(self, workers: int | None, bins: int | None) -> Driver:
-        cache = CacheSpec("cache", 1 << 30, str(self._checkpoint))
         return Driver(
             self._checkpoint,
             [self._operator],
             workers=workers,
             bins=bins,
             retention=self._retention,
-            cache=cache,
             durable=False,  # a loss of power is not simulated
         )
 
@@ -110,7 +109,7 @@ class Simulation:
             faults.reach("commit", "after", epoch)
 
     def migrate(self, target: Routing, **options: Any) -> int:
-        """Migrate to `target`, by default in the next epoch; returns the id of the migration."""
+        """Start a migration to `target`; returns its id."""
         return self.driver.migrate(self._operator.name, target, **options).id
 
     def abort(self, migration: int, *, rollback: bool = False) -> None:
@@ -164,7 +163,12 @@ class Simulation:
             mine = routed.filter(pa.array(owners == worker))
             if work.operator.ordered:
                 mine = mine.sort_by(_total_order(work.operator, batch.column_names))
-            yield Receipt.from_text(work.run(worker, mine.to_batches()).to_text())
+            alone = replace(work, cache=self._cache(worker))
+            yield Receipt.from_text(alone.run(worker, mine.to_batches()).to_text())
+
+    def _cache(self, worker: int) -> CacheSpec:
+        """Each worker is an executor of its own."""
+        return CacheSpec(f"cache-{worker}", 1 << 30, str(self._checkpoint))
 
     def _delivered(self, manifest: Manifest) -> list[Row]:
         root = self._checkpoint / "godwit"
