@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 .NOTPARALLEL:
 
 demo: java $(STAMP)
-	$(BIN)/python examples/word_count.py
+	$(BIN)/python examples/live_migration.py
 
 test: java lint
 	$(BIN)/pytest -n 2 --dist worksteal
