@@ -17,6 +17,7 @@ QUESTIONS = (
     "bins",
     "timers",
     "chained",
+    "migration",
 )
 
 
@@ -31,7 +32,8 @@ def main() -> int:
     question = importlib.import_module(f"bench.{options.question}")
     began = time.monotonic()
     say(f"{options.question}: {(question.__doc__ or '').splitlines()[0]}")
-    with Bench(quick=options.quick, epochs=options.epochs) as bench:
+    conf = getattr(question, "CONF", {})
+    with Bench(quick=options.quick, epochs=options.epochs, conf=conf) as bench:
         question.run(bench)
     say(f"{options.question}: done in {time.monotonic() - began:.0f} s")
     return 0

@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from multiprocessing import get_context
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from godwit.spark.stream import START_SETTINGS
 
 WORKERS = 2
-MASTER = f"local[{WORKERS}]"
 WARM_UP = 2  # epochs skipped at the begin of a turn; the first may be a replay of another size
 PROGRESS_REPORTS = 200
 EPOCH_SECONDS = 600.0  # an epoch that takes longer is given up
@@ -176,17 +177,26 @@ def reported(query: StreamingQuery, last: int) -> Iterator[Epoch]:
 class Bench:
     """A Spark application and a scratch directory, for as long as a question takes."""
 
-    def __init__(self, *, quick: bool = False, epochs: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        quick: bool = False,
+        epochs: int | None = None,
+        conf: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.quick = quick
         self.epochs = epochs
+        self.conf = {"spark.master": f"local[{WORKERS}]", **conf}
         self.repetitions = 2 if quick else 5
 
     def __enter__(self) -> "Bench":
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.directory = Path(tempfile.mkdtemp(prefix="godwit-bench-"))
+        os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)  # for a cluster
+        os.environ["SPARK_WORKER_DIR"] = str(self.directory / "executors")
         self.spark: SparkSession = (
-            SparkSession.builder.master(MASTER)
+            SparkSession.builder.config(map=self.conf)
             .config("spark.driver.memory", "12g")
             # Spark matches the text of an interrupt against a regular expression, recursively.
             .config("spark.driver.extraJavaOptions", "-Xss16m")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.harness import MASTER, WARM_UP, Bench, Turn
+from bench.harness import WARM_UP, Bench, Turn
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("godwit", "pyspark", "pyarrow", "numpy", "pandas", "protobuf")
@@ -45,7 +45,7 @@ class Report:
                 "machine": _machine(),
                 "versions": _versions(self.bench),
                 "settings": {
-                    "master": MASTER,
+                    "spark": self.bench.conf,
                     "warm_up_epochs": WARM_UP,
                     "repetitions": self.bench.repetitions,
                     **self.settings,

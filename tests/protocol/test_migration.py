@@ -12,10 +12,11 @@ from godwit.errors import RefusedError
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
 from godwit.protocol.migration import OPEN, Ended, Migration, Phase
-from godwit.strategies import all_at_once, batched, fluid, matched
+from godwit.strategies import all_at_once, batched, fluid, matched, paced
 
 ORIGIN, TARGET = Routing.even(8, 2), Routing.even(8, 4)
 ENDS = [phase for phase in Phase if phase not in OPEN]
+STRATEGIES = [all_at_once(), fluid(), batched(3), matched(), matched(gap=1), paced()]
 
 
 def migration(**changes: object) -> Migration:
@@ -133,14 +134,14 @@ OWNERS = st.lists(st.integers(0, 3), min_size=8, max_size=8).map(lambda o: Routi
 @given(
     origin=OWNERS,
     target=OWNERS,
-    strategy=st.sampled_from([all_at_once(), fluid(), batched(3), matched(), matched(gap=1)]),
+    strategy=st.sampled_from(STRATEGIES),
     back_at=st.none() | st.integers(0, 6),
 )
 def test_it_always_ends_where_it_should(
     origin: Routing, target: Routing, strategy: object, back_at: int | None
 ) -> None:
     moving, routing = migration(origin=origin, target=target, strategy=strategy), origin
-    for epoch in range(60):
+    for epoch in range(200):
         if epoch == back_at and moving.phase is Phase.MOVING:
             moving = moving.abort(epoch, rollback=True)
         moving, routing = moving.begin(epoch, routing, now=101)

@@ -10,11 +10,12 @@ import pytest
 
 from godwit.errors import FencedError, RefusedError
 from godwit.log import History, restore
-from godwit.model.requests import Abort, Migrate
+from godwit.model.requests import Abort, Migrate, Wish
 from godwit.model.routing import Routing, Update
+from godwit.operators import Aggregate, count
 from godwit.runtime.driver import Driver
 from godwit.strategies import all_at_once, batched, fluid
-from tests.runtime.samples import begin, content, drive, idle, publish
+from tests.runtime.samples import COUNTS, WORDS, begin, content, drive, idle, publish
 
 
 def owners(driver: Driver) -> list[int]:
@@ -312,3 +313,15 @@ def test_a_rollback_of_the_checkpoint_takes_a_migration_back(tmp_path: Path) -> 
     driver = drive(tmp_path)
     assert not driver.course("counts").is_open
     assert driver.migrate("counts", THREE).id > id
+
+
+def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> None:
+    other = Aggregate.of("others", "word", {"rows": count()}, WORDS)
+    driver = drive(tmp_path, COUNTS, other, workers=2, bins=4)
+    publish(driver, 0)
+    for _ in range(2):  # an epoch that is delivered twice asks twice
+        driver.wish(0, [Wish("all", None, ((None, 0, 1),)), Wish("one", "others", ((None, 3, 0),))])
+    publish(driver, 1)
+    assert driver.routing("counts").owners.tolist() == [1, 0, 1, 1]
+    assert driver.routing("others").owners.tolist() == [1, 0, 1, 0]
+    assert len(driver.course("counts").scheduled) == 0

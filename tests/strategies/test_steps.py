@@ -94,9 +94,18 @@ def test_other_names_are_refused(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["batched:0", "matched:-1", "paced:fast", "paced:-5%", "paced:5"])
-def test_senseless_numbers_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batched:0", "at least one bin"),
+        ("matched:-1", "cannot be -1 epochs"),
+        ("paced:fast", "a share such as 20% or a time such as 50ms, not 'fast'"),
+        ("paced:-5%", "not '-5%'"),
+        ("paced:5", "not '5'"),
+    ],
+)
+def test_senseless_numbers_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         parse(text)
 
 
@@ -121,3 +130,10 @@ def test_a_paced_migration_waits_for_its_destinations_but_not_for_ever() -> None
     routing, target = Routing.even(256, 1), Routing.even(256, 2)
     epochs = [len(step) for step in steps(paced(), routing, target)]
     assert epochs == [0, *([0] * PATIENCE + [4]) * 32]
+    spread = [len(step) for step in steps(paced(), routing, Routing.even(256, 4))]
+    assert spread == [0, *([0] * PATIENCE + [12]) * 16]
+
+
+def test_when_nobody_has_anything_a_paced_migration_takes_one_step() -> None:
+    routing, target = Routing.even(256, 1), Routing.even(256, 2)
+    assert len(paced().step(routing, target, None, None)) == 128

@@ -14,6 +14,7 @@ from godwit.errors import ConfigError, RefusedError
 from godwit.model.requests import Abort, Finish, Migrate, Request, Schedule
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
+from godwit.strategies import Paced
 from godwit.strategies.steps import NOTHING, Ready, sought
 
 PAST = 20  # ended migrations that an operator remembers
@@ -47,8 +48,10 @@ class Course:
         return self.finish is not None and self.finish <= self.begun
 
     def sought(self) -> dict[int, list[int]]:
-        """By worker: the segments of which an open migration has still to bring it bins."""
-        return sought(self.routing, self.migration.goal) if self.migration else {}
+        """By worker: the segments that it fetches ahead of the steps of a paced migration."""
+        if self.migration is None or not isinstance(self.migration.strategy, Paced):
+            return {}
+        return sought(self.routing, self.migration.goal)
 
     def take(self, request: Request) -> Self:
         """With a request taken in; raises RefusedError, and then nothing has changed."""

@@ -63,7 +63,7 @@ class Courses:
         for request in self._journal.control.requests(after=self._taken):
             self._taken = request.id
             if isinstance(request, Schedule) and request.source is not None:
-                self._sources[request.source] = None
+                self._sources[_origin(request)] = None
             try:
                 self._courses[request.operator] = self[request.operator].take(request)
             except RefusedError as error:
@@ -93,7 +93,7 @@ class Courses:
         """Make a request that came as data durable, unless it is there already; it is judged when
         it is taken in, like those of other processes."""
         self.take_in()
-        if request.source not in self._sources:
+        if _origin(request) not in self._sources:
             self._journal.check()
             self._journal.control.add(request)
             self.take_in()
@@ -104,7 +104,7 @@ class Courses:
         now = time.time()
         return Decision(
             {
-                name: course.begin(epoch, now, ready.get(name, {}))
+                name: course.begin(epoch, now, ready.get(name))
                 for name, course in self._courses.items()
             },
             self._taken,
@@ -158,6 +158,11 @@ class Courses:
     def _put_aside(self, request: Schedule) -> None:
         name = request_name(request.id)
         self._journal.move(name, undone_name(self._journal.generation, name))
+
+
+def _origin(request: Schedule) -> str:
+    """What tells a request that came as data from others: an id counts once for each operator."""
+    return f"{request.operator}:{request.source}"
 
 
 class Decision:

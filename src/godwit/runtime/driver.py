@@ -7,9 +7,10 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 import threading
 import time
 import uuid
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from godwit import faults
@@ -37,18 +38,19 @@ from godwit.runtime.compatible import check_restart
 from godwit.runtime.courses import Courses
 from godwit.runtime.event_time import EventTime
 from godwit.runtime.garbage import Garbage
-from godwit.runtime.receipt import Receipt, work_seconds
+from godwit.runtime.receipt import Receipt
 from godwit.runtime.sizes import Sizes, bytes_by_bin
 from godwit.runtime.work import Ahead, CacheSpec, Work
 from godwit.state.run import SEGMENTS
 from godwit.state.timed import Span, is_timed
 from godwit.state.tree import Merge, Tree
 from godwit.strategies import Paced, Strategy
-from godwit.strategies.steps import Ready
+from godwit.strategies.steps import NOTHING, Ready
 
 INITIAL = -1  # the epoch that loads a state given at the start
 MERGE_FACTOR = 4  # rows merged in an epoch for each row changed in the one before
 MERGE_FLOOR = 200_000
+RECENT = 5  # epochs that tell what an epoch's work takes
 
 Trees = dict[str, dict[str, Tree]]  # by operator and table
 
@@ -96,7 +98,10 @@ class Driver:
         self._begun = max(self._journal.intents(), default=INITIAL)
         routings = self._first_routings(workers, bins, default_workers)
         self._courses = Courses(self._journal, routings, self._begun)
-        self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch
+        self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch of this process
+        self._seconds: dict[str, deque[float]] = {  # of the slowest worker in the last epochs
+            name: deque(maxlen=RECENT) for name in self.operators
+        }
         self._closed = False
         if self._courses.are_open or self._time.is_due(self._trees):
             self._journal.tick()
@@ -154,22 +159,13 @@ class Driver:
 
     def work(self, intent: Intent, operator: str) -> Work:
         """What the workers of `operator` have to do in this epoch."""
-        merges: dict[str, dict[int, list[Merge]]] = {}
-        owners = intent.routings[operator].owners
-        for table, due in intent.merges.get(operator, {}).items():
-            by_worker: dict[int, list[Merge]] = defaultdict(list)
-            for segment, runs in due:
-                by_worker[int(owners[segment * len(owners) // SEGMENTS])].append(
-                    Merge(segment, runs)
-                )
-            merges[table] = by_worker
         waits = any(is_timed(spec) for spec in self.operators[operator].tables)
         return Work(
             operator=self.operators[operator],
             epoch=intent.epoch,
             root=str(self.root),
             trees=self._trees[operator],
-            merges=merges,
+            merges=_merges(intent, operator),
             cache=self.cache,
             routing=intent.routings[operator] if waits else None,
             span=Span(self.watermarks.get(operator), intent.watermarks.get(operator)),
@@ -211,15 +207,20 @@ class Driver:
             self._trees = self._load_trees(manifest) if adopted else trees
             self._last = manifest
             self._time = self._load_time() if adopted else after
-            self._ready = {
-                name: {r.worker: r.ready for r in group} for name, group in receipts.items()
-            }
+            for name, group in receipts.items():
+                self._ready[name] = {receipt.worker: receipt.ready for receipt in group}
+                self._seconds[name].append(max(receipt.work_seconds for receipt in group))
             more = self._courses.are_open or self._time.is_due(self._trees)
             self._changed.notify_all()
         if more:
             self._journal.tick()
         self._garbage.collect(manifest)
         return manifest
+
+    def forget_ready(self) -> None:
+        """Workers may run elsewhere from now on: they have to say again what they have."""
+        with self._changed:
+            self._ready = dict.fromkeys(self._ready, NOTHING)
 
     def check(self) -> None:
         """Raise FencedError if another driver took the checkpoint over."""
@@ -257,18 +258,18 @@ class Driver:
     def wish(self, epoch: int, wishes: Iterable[Wish]) -> None:
         """Take updates that `epoch` read as data as requests, each once; they are for later epochs.
 
-        Like those of other processes they are judged when they are taken in: the intent of the next
-        epoch says which were refused.
+        Those that name no operator are for all. Like requests of other processes they are judged
+        when they are taken in: the intent of the next epoch says which were refused.
         """
-        names = list(self.operators)
         with self._changed:
             for wish in wishes:
-                name = wish.operator or (names[0] if len(names) == 1 else "")
                 updates = [Update(epoch + 1 if e is None else e, b, w) for e, b, w in wish.updates]
                 packed = Updates.of(updates)
-                bins = self._courses[name].routing.bins if name in names else 1
                 first = packed[0].epoch if packed else epoch + 1
-                self._courses.add(Schedule(0, name, first, packed, bins, wish.workers, wish.id))
+                for name in [wish.operator] if wish.operator else self.operators:
+                    known = name in self.operators
+                    bins = self._courses[name].routing.bins if known else 1
+                    self._courses.add(Schedule(0, name, first, packed, bins, wish.workers, wish.id))
             more = self._courses.are_open
         if more:
             self._journal.tick()
@@ -420,13 +421,11 @@ class Driver:
 
     def _ahead(self, operator: str) -> Ahead | None:
         """What destinations of an open migration are to fetch ahead of its steps."""
-        course = self._courses[operator]
-        if course.migration is None or not isinstance(course.migration.strategy, Paced):
+        migration, segments = self._courses[operator].migration, self._courses[operator].sought()
+        if migration is None or not isinstance(migration.strategy, Paced):
             return None
-        receipts = self._last.receipts.get(operator, ()) if self._last else ()
-        work = max((work_seconds(receipt) for receipt in receipts), default=0.0)
-        seconds = course.migration.strategy.seconds(work)
-        return Ahead(course.sought(), seconds)
+        recent = self._seconds[operator]
+        return Ahead(segments, migration.strategy.seconds(median(recent) if recent else 0.0))
 
     def _check_receipts(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> None:
         for receipt in group:
@@ -444,7 +443,7 @@ class Driver:
         """The trees after this epoch: merged runs replace their inputs, deltas go on top."""
         trees = {}
         by_worker = {receipt.worker: receipt for receipt in group}
-        planned = self.work(intent, operator).merges
+        planned = _merges(intent, operator)
         for table, tree in self._trees[operator].items():
             for worker, merges in planned.get(table, {}).items():
                 tree = tree.replace(merges, by_worker[worker].merged.get(table, ()))
@@ -452,3 +451,16 @@ class Driver:
                 file for receipt in group for file in receipt.deltas.get(table, ())
             )
         return trees
+
+
+def _merges(intent: Intent, operator: str) -> dict[str, dict[int, list[Merge]]]:
+    """By table and worker: the merges that an intent gives out."""
+    owners = intent.routings[operator].owners
+    merges: dict[str, dict[int, list[Merge]]] = {}
+    for table, due in intent.merges.get(operator, {}).items():
+        by_worker: dict[int, list[Merge]] = defaultdict(list)
+        for segment, runs in due:
+            worker = int(owners[segment * len(owners) // SEGMENTS])
+            by_worker[worker].append(Merge(segment, runs))
+        merges[table] = by_worker
+    return merges

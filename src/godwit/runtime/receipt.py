@@ -29,6 +29,11 @@ class Receipt:
     seconds: Mapping[str, float] = field(default_factory=dict)
     place: str = ""  # the executor
 
+    @property
+    def work_seconds(self) -> float:
+        """What the epoch took in Python, without what was done ahead of need."""
+        return sum(taken for part, taken in self.seconds.items() if part != "fetch")
+
     def to_text(self) -> str:
         return json.dumps(
             {
@@ -80,12 +85,6 @@ class Receipt:
             "seconds": self.seconds,
             "place": self.place,
         }
-
-
-def work_seconds(statistics: Mapping[str, Any]) -> float:
-    """What a worker's epoch took in Python, without what it did ahead of need."""
-    seconds: Mapping[str, float] = statistics["seconds"]
-    return sum(taken for part, taken in seconds.items() if part != "fetch")
 
 
 def _refs(files: Mapping[str, Sequence[WrittenFile]]) -> Iterator[FileRef]:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.model.routing import Routing
-from godwit.protocol.migration import Migration
+from godwit.protocol.migration import Migration, Phase
 from godwit.state.run import SEGMENTS
 from godwit.state.tree import Tree
 from godwit.strategies import Paced
@@ -45,10 +45,11 @@ def seconds_left(
 
     A paced one goes on as fast as it has so far: what destinations lack is not known here.
     """
-    rest = len(left(routing, migration.goal))
     if isinstance(migration.strategy, Paced):
-        arrived = len(left(migration.origin, migration.target)) - rest
-        return (now - migration.accepted) * rest / arrived if arrived > 0 else None
+        arrived, rest = len(left(migration.origin, routing)), len(left(routing, migration.target))
+        if migration.phase is Phase.RETURNING or not arrived:
+            return None
+        return (now - migration.accepted) * rest / arrived
     if pace is None:
         return None
     return pace * sum(1 for _ in steps(migration.strategy, routing, migration.goal))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from godwit import faults
 from godwit.errors import GodwitError, OperatorError
-from godwit.model.hashing import hash_rows
+from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.routing import Routing
 from godwit.operators.base import Changes, Operator
 from godwit.runtime.event_time import on_time
@@ -71,7 +71,7 @@ class Work:
     trees: Mapping[str, Tree]
     merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
-    routing: Routing | None = None  # for operators that have tables in the order of time
+    routing: Routing | None = None  # where bins are looked up: for timers, and to check records
     span: Span = NEVER  # the operator's watermarks of the epoch before and of this one
     durable: bool = True  # what is receipted outlives a loss of power
     ahead: Ahead | None = None
@@ -106,6 +106,7 @@ class _Attempt:
         records, changes = punctual.records, Changes()
         if records.num_rows or operator.delay is not None:
             hashes = records.column(HASH).to_numpy().view(np.uint64)
+            self._check_own(hashes)
             views = {spec.name: self._view(spec) for spec in operator.tables}
             with self._timed("process"):
                 changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
@@ -141,6 +142,16 @@ class _Attempt:
             ready=tuple(ready),
             seconds=self.seconds,
         )
+
+    def _check_own(self, hashes: Hashes) -> None:
+        """Nobody but the worker of a bin may change it: two deltas of an epoch share no key."""
+        routing = self.work.routing
+        if routing is not None and np.any(routing.owners_at(hashes) != self.worker):
+            raise GodwitError(
+                f"epoch {self.work.epoch}: worker {self.worker} of operator "
+                f"'{self.work.operator.name}' got records of another one's bins; nothing of this "
+                "epoch is kept. Please report this, with the plan of the query"
+            )
 
     def _view(self, spec: TableSpec) -> View:
         if not is_timed(spec):
@@ -180,6 +191,8 @@ class _Attempt:
             )
             self.files.add(written.ref)
             files.append(written)
+        if self.work.durable:
+            state_file.sync_directory(self.root / directory)
         return files
 
     def _merge(self, spec: TableSpec) -> pa.Table:

@@ -1,7 +1,6 @@
 """One epoch on Spark: decide, run S for each operator, publish, deliver."""
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,8 +64,9 @@ class Worker:
         assert context is not None
         part = context.partitionId()
         worker = part if self._workers is None else self._workers.get(part)
-        if worker is None:
-            deque(batches, maxlen=0)  # Spark ends a Python process that leaves its input unread
+        if worker is None:  # Spark ends a Python process that leaves its input unread
+            if any(batch.num_rows for batch in batches):
+                raise RuntimeError(f"slot {part} has records, but no worker")
             return
         receipt = replace(self._work.run(worker, batches), place=place())
         yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
@@ -139,6 +139,8 @@ class Engine:
         wishes: list[Wish] = []
         if self.controlled:
             wishes, batch = split(batch)
+        if not self.pinning.is_settled(spark):
+            self.driver.forget_ready()
         decided = self.driver.begin(epoch, query, offsets)
         clock.lap("decide")
         if isinstance(decided, Intent):
@@ -242,6 +244,8 @@ def _brief(error: BaseException) -> str:
 def run(work: Work, rows: DataFrame, routing: Routing, slots: Slots | None = None) -> list[Receipt]:
     """F and S for one operator: a Spark job of its own, which returns one receipt a worker."""
     operator = work.operator
+    if slots is not None:  # who gets what is up to a join: see that it is right
+        work = replace(work, routing=routing)
     routed = route(
         rows.select(*map(column, operator.input.names)),
         operator.key.names,

@@ -139,10 +139,11 @@ class Query:
         """Bring an operator's bins to `target`, step by step from the next epoch on.
 
         A number stands for all bins spread evenly over that many workers, with as few moves as
-        possible. `strategy` cuts the way
-        into steps (by default one). After `deadline` seconds it finishes at once or rolls back, as
-        `on_timeout` says. An operator has one migration at a time: another one is refused, unless
-        it says `supersede` and goes on from where the open one is. Raises RefusedError.
+        possible. `strategy` cuts the way into steps; by default it is `paced`, and bins move when
+        their destination has fetched their files. After `deadline` seconds it finishes at once or
+        rolls back, as `on_timeout` says. An operator has one migration at a time: another one is
+        refused, unless it says `supersede` and goes on from where the open one is. Raises
+        RefusedError.
         """
         name = self._only(operator)
         if isinstance(target, int):
@@ -223,6 +224,8 @@ class Query:
         with suppress(Exception):  # whoever asks the handle is told
             self.spark_query.awaitTermination()
         self._driver.close()
+        with suppress(Exception):  # Spark may have ended, too
+            self._engine.pinning.close()
         directory = self._driver.cache.directory
         if directory:
             shutil.rmtree(Path(directory) / self._driver.cache.name, ignore_errors=True)

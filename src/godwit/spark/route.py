@@ -70,7 +70,7 @@ def route(
     destination = _destination(df.sparkSession, routing, slots, hash)
     if slots is None:
         return df.repartitionById(routing.workers, destination)
-    never_null = sf.coalesce(destination, sf.lit(-1))  # or the join would look for nulls
+    never_null = sf.coalesce(destination, sf.lit(slots.keys[0]))  # or the join would look for nulls
     return slots.pin(df.withColumn(SLOT, never_null))
 
 

@@ -12,7 +12,7 @@ import os
 import socket
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -22,6 +22,8 @@ from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
 LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where most records come from
+
+RETRIES: Final = 3
 
 log = logging.getLogger("godwit")
 
@@ -43,6 +45,10 @@ class Slots:
         """By slot: its worker."""
         return {slot: worker for worker, slot in enumerate(self.of_worker)}
 
+    def have_room(self, workers: int) -> bool:
+        """Is there a slot for each of so many workers, and is the anchor still cached?"""
+        return workers <= len(self.keys) and self.anchor.storageLevel.useMemory
+
     def pin(self, rows: DataFrame) -> DataFrame:
         """Rows that have their slot's key in the column `_slot`, brought to the slot."""
         parts = rows.repartition(len(self.keys), SLOT)
@@ -53,10 +59,14 @@ class Pinning:
     """Gives workers their slots, and lets them keep their executors when workers come and go."""
 
     def __init__(self) -> None:
+        self._possible: bool | None = None
         self._addresses: frozenset[str] = frozenset()
         self._slots: Slots | None = None
         self._homes: dict[int, str] = {}
-        self._warned = False
+
+    def is_settled(self, spark: SparkSession) -> bool:
+        """Are there the same executors as before?"""
+        return self._slots is None or self._addresses == _addresses(spark)
 
     def slots(self, spark: SparkSession, workers: int) -> Slots | None:
         """The slots for so many workers; None where pinning is not possible or makes no sense."""
@@ -65,31 +75,35 @@ class Pinning:
         if executors < 2 or not self._is_possible(spark):
             return None
         known = self._slots
-        if known is None or addresses != self._addresses or workers > len(known.keys):
-            if known is not None:
-                known.anchor.unpersist()
+        if known is None or addresses != self._addresses or not known.have_room(workers):
+            self.close()
             known = _anchored(spark, workers, executors)
             self._addresses = addresses
         of_worker = assign(known.places, self._homes, workers)
-        self._homes = {worker: known.places[slot] for worker, slot in enumerate(of_worker)}
-        self._slots = Slots(known.anchor, known.keys, known.places, of_worker)
+        self._homes |= {worker: known.places[slot] for worker, slot in enumerate(of_worker)}
+        self._slots = replace(known, of_worker=of_worker)
         return self._slots
 
+    def close(self) -> None:
+        """Let the anchor go: executors that hold one are not given back."""
+        if self._slots is not None:
+            self._slots.anchor.unpersist()
+            self._slots = None
+
     def _is_possible(self, spark: SparkSession) -> bool:
-        if spark.sparkContext.getConf().get(LOCALITY, "true") == "false":
-            return True
-        if not self._warned:
-            log.warning(
-                "workers run on any executor and fetch state anew whenever they change it: start "
-                "Spark with %s=false, so that they stay where they are",
-                LOCALITY,
-            )
-            self._warned = True
-        return False
+        if self._possible is None:
+            self._possible = spark.sparkContext.getConf().get(LOCALITY, "true") == "false"
+            if not self._possible:
+                log.warning(
+                    "workers run on any executor and fetch state anew whenever they change it: "
+                    "start Spark with %s=false, so that they stay where they are",
+                    LOCALITY,
+                )
+        return self._possible
 
 
 def assign(places: Sequence[str], homes: Mapping[int, str], workers: int) -> list[int]:
-    """A slot for each worker: at its home if there is one free, else where the most are free.
+    """A slot for each worker: at its home, unless that has more than its share of them.
 
     >>> assign(["a", "b", "a", "b"], {0: "b", 1: "b"}, 3)
     [1, 3, 0]
@@ -97,14 +111,19 @@ def assign(places: Sequence[str], homes: Mapping[int, str], workers: int) -> lis
     free: defaultdict[str, list[int]] = defaultdict(list)
     for slot, place in enumerate(places):
         free[place].append(slot)
+    share = -(-workers // len(free))
     chosen: dict[int, int] = {}
+    at = Counter[str]()
     for worker in range(workers):
-        if free.get(homes.get(worker, "")):
-            chosen[worker] = free[homes[worker]].pop(0)
+        home = homes.get(worker, "")
+        if home in free and free[home] and at[home] < share:
+            chosen[worker] = free[home].pop(0)
+            at[home] += 1
     for worker in range(workers):
         if worker not in chosen:
-            roomy = max(free, key=lambda place: len(free[place]))
+            roomy = max(free, key=lambda place: (bool(free[place]), -at[place], len(free[place])))
             chosen[worker] = free[roomy].pop(0)
+            at[roomy] += 1
     return [chosen[worker] for worker in range(workers)]
 
 
@@ -114,22 +133,36 @@ def place() -> str:
 
 
 def _anchored(spark: SparkSession, workers: int, executors: int) -> Slots:
-    """New slots: as many on each executor, and one for each core, so that workers can be added."""
-    wanted = max(workers, spark.sparkContext.defaultParallelism)
+    """New slots: as many on each executor, and up to twice as many as workers, so that some can be
+    added before there have to be new slots again."""
+    wanted = min(max(workers, spark.sparkContext.defaultParallelism), 2 * workers)
     count = -(-wanted // executors) * executors
     keys = _keys(spark, count)
+    anchor, places = _cached(spark, keys, executors)
+    for _ in range(RETRIES):
+        if set(Counter(places).values()) == {count // executors}:
+            break
+        anchor.unpersist(blocking=True)
+        anchor, places = _cached(spark, keys, executors)
+    else:
+        log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
+    return Slots(anchor, keys, places, ())
+
+
+def _cached(
+    spark: SparkSession, keys: Sequence[int], executors: int
+) -> tuple[DataFrame, list[str]]:
+    """An anchor, and the executor of each of its parts."""
     found: dict[int, str] = {}
     with settings(spark, {"spark.sql.adaptive.enabled": "false"}):  # it would unite small parts
         rows = spark.createDataFrame([(key,) for key in keys], f"{SLOT} int")
-        anchor = rows.repartition(count, SLOT).cache()
+        anchor = rows.repartition(len(keys), SLOT).cache()
         parts = anchor.rdd
-        for first in range(0, count, executors):
+        for first in range(0, len(keys), executors):
             # Of idle executors each gets one task, before any gets a second.
             wave = list(range(first, first + executors))
             found |= spark.sparkContext.runJob(parts, _whereabouts, wave)
-    places = [found[slot] for slot in range(count)]
-    log.info("%d slots on %s executors: %s", count, executors, dict(Counter(places)))
-    return Slots(anchor, keys, places, ())
+    return anchor, [found[slot] for slot in range(len(keys))]
 
 
 def _keys(spark: SparkSession, count: int) -> list[int]:

@@ -63,11 +63,11 @@ class FileCache:
         self._account(ref.bytes)
 
     def has(self, ref: FileRef) -> bool:
-        """Would `fetch` do nothing? Either the file is here, or it cannot be."""
+        """Is there nothing to fetch? Either the file is here, or it is too large to be."""
         return ref.bytes > self._limit or _touch(self._local(ref))
 
     def fetch(self, ref: FileRef) -> None:
-        """Get a file ahead of need; raises DamagedFileError if the original is damaged."""
+        """Copy a file here that is not; raises DamagedFileError if the original is damaged."""
         self.fetched_bytes += ref.bytes
         if self._copy(ref, self._local(ref)):
             self._account(ref.bytes)

@@ -98,13 +98,14 @@ def parts(rows: pa.Table) -> list[pa.Table]:
     A segment is not cut, however large. Whoever needs a segment fetches the files that have it, and
     so not much more than it needs.
     """
-    offsets = segment_offsets(Run.of(rows).hash)
-    limit = PART_BYTES * rows.num_rows // max(1, rows.nbytes)
+    run = Run.of(rows)
+    offsets = segment_offsets(run.hash)
+    limit = PART_BYTES * len(run) // max(1, run.rows.nbytes)
     borders = [0]
     for start, stop in itertools.pairwise(offsets.tolist()):
         if stop - borders[-1] > limit and start > borders[-1]:
             borders.append(start)
-    return [rows.slice(a, b - a) for a, b in itertools.pairwise([*borders, rows.num_rows])]
+    return [run.rows.slice(a, b - a) for a, b in itertools.pairwise([*borders, len(run)])]
 
 
 def write(
@@ -121,8 +122,8 @@ def write(
 ) -> WrittenFile:
     """Write `rows`, which are in hash order, to `location / name`, a name no other attempt uses.
 
-    The file appears under its name whole and durable, or not at all; without `durable`, a loss of
-    power may take it back.
+    The file appears under its name whole, or not at all. It is durable, if asked for, once its
+    directory is synced, too.
     """
     run = Run.of(rows)
     _check(spec, run)
@@ -142,8 +143,6 @@ def write(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if durable:
-        sync_directory(path.parent)
     ref = FileRef(name, len(run), sink.bytes, sink.crc)
     return WrittenFile(ref, tuple(np.diff(offsets).tolist()))
 

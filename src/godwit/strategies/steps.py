@@ -23,7 +23,7 @@ from godwit.state.run import SEGMENTS
 PATIENCE: Final = 8  # epochs without a step, after which bins move that are not ready
 
 Bins = npt.NDArray[np.int64]
-Ready = Mapping[int, Collection[int]]  # by worker: the segments of which it has all files
+Ready = Mapping[int, Collection[int]] | None  # by worker: the segments of which it has all files
 
 NOTHING: Final[Ready] = MappingProxyType({})
 
@@ -37,7 +37,8 @@ class Strategy(Protocol):
         """The bins to move in this epoch; not for ever none, as long as some have to move.
 
         `waited` is how many epochs without a step have passed since the last one, or since the
-        first epoch of the migration (None: this is the first).
+        first epoch of the migration (None: this is the first). `ready` is None in the first epoch
+        after a start, when nobody has any file, neither the sources nor the destinations.
         """
         ...
 
@@ -131,7 +132,7 @@ class Paced:
     budget: str = "20%"
 
     def __post_init__(self) -> None:
-        text = self.budget.replace(" ", "").removeprefix("+")
+        text = str(self.budget).replace(" ", "").removeprefix("+")
         if not re.fullmatch(r"\d+(\.\d+)?(%|ms|s)", text):
             raise ConfigError(
                 f"a budget is a share such as 20% or a time such as 50ms, not '{text}'"
@@ -153,12 +154,13 @@ class Paced:
         self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
     ) -> Bins:
         bins = left(routing, target)
+        if ready is None:
+            return bins
+        if waited is not None and waited >= PATIENCE:
+            one = max(1, SEGMENTS // target.bins)  # segments of a bin
+            ready = {worker: segments[:one] for worker, segments in sought(routing, target).items()}
         chosen: Bins = bins[_are_ready(target, bins, ready)]
-        if len(chosen) or waited is None or waited < PATIENCE:
-            return chosen
-        first = _segments(target.bins, bins)[:, 0]
-        stuck: Bins = bins[first == first[0]]
-        return stuck
+        return chosen
 
     def __str__(self) -> str:
         return f"paced:{self.budget}"
@@ -205,6 +207,8 @@ def parse(text: str) -> Strategy:
     }
     try:
         return makers[name](*([argument] if argument else []))
+    except ConfigError:
+        raise
     except (KeyError, ValueError, TypeError):
         raise ConfigError(
             f"unknown strategy '{text}'; use paced[:BUDGET], all-at-once, fluid, batched:BINS or "
@@ -225,12 +229,15 @@ def sought(routing: Routing, target: Routing) -> dict[int, list[int]]:
     [32, 33, 34]
     """
     bins = left(routing, target)
-    segments = _segments(target.bins, bins)
-    owners = target.owners[bins]
-    return {int(w): np.unique(segments[owners == w]).tolist() for w in np.unique(owners)}
+    seeks = np.zeros((target.workers, SEGMENTS), np.bool_)
+    seeks[target.owners[bins][:, None], _segments(target.bins, bins)] = True
+    workers = np.flatnonzero(seeks.any(axis=1)).tolist()
+    return {worker: np.flatnonzero(seeks[worker]).tolist() for worker in workers}
 
 
-def _are_ready(target: Routing, bins: Bins, ready: Ready) -> npt.NDArray[np.bool_]:
+def _are_ready(
+    target: Routing, bins: Bins, ready: Mapping[int, Collection[int]]
+) -> npt.NDArray[np.bool_]:
     """Does the destination of each bin have the files of all its segments?"""
     has = np.zeros((target.workers, SEGMENTS), np.bool_)
     for worker, segments in ready.items():
@@ -247,9 +254,7 @@ def _segments(count: int, bins: Bins) -> Bins:
     return found
 
 
-def steps(
-    strategy: Strategy, routing: Routing, target: Routing, ready: Ready = NOTHING
-) -> Iterator[list[Move]]:
+def steps(strategy: Strategy, routing: Routing, target: Routing) -> Iterator[list[Move]]:
     """The moves of one epoch after the other, none in the epochs of a gap; then it is at `target`.
 
     >>> routing, target = Routing(np.array([0, 0, 1]).repeat([1, 1, 2]), 3), Routing.even(4, 3)
@@ -258,7 +263,7 @@ def steps(
     """
     waited: int | None = None
     while len(left(routing, target)):
-        bins = strategy.step(routing, target, waited, ready)
+        bins = strategy.step(routing, target, waited)
         waited = 0 if len(bins) or waited is None else waited + 1
         yield [Move(b, int(routing.owners[b]), int(target.owners[b])) for b in bins.tolist()]
         routing = routing.toward(target, bins)

@@ -1,0 +1,254 @@
+"""What does a migration cost the epochs that it runs in? By strategy and by the size of the state.
+
+Two executors with a worker each. A quarter of the state moves from the one to the other. The epochs
+of each turn are compared with those before the migration in the same turn. Each turn starts the
+query anew, with the routing that it began with, and with empty caches, which its first epochs fill.
+
+Beside that, Spark's own way with the same state in its own store: to stop the query, to repartition
+its checkpoint from 2 to 4 and to start it again. Its outage is the time from the last output before
+to the first one after.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
+
+import godwit as gw
+from bench.contenders import use_provider
+from bench.harness import WORKERS, Bench, Sink, reported, say
+from bench.report import Report, show, spread, table
+from godwit.log.history import History
+
+OPERATOR = "profiles"
+BINS = 256
+SIZES = (64, 256, 1024)  # MiB
+ROW_BYTES = 256
+ROWS = 20_000  # an epoch
+STEADY = 12  # epochs
+REPETITIONS = 7
+STRATEGIES = ("all-at-once", "fluid", "batched:16", "matched", "paced")
+PAYLOAD = f"lpad({{}}, {ROW_BYTES - 40}, '.') AS payload"
+FILLING = 10  # epochs that fill Spark's store
+CONF = {
+    "spark.master": f"local-cluster[{WORKERS},1,2048]",
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.locality.wait": "60s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Epochs in seconds: before a migration, and from its request to its end; and memory in MiB."""
+
+    steady: list[float]
+    moving: list[float]
+    fetched: int
+    steady_memory: float
+    moving_memory: float
+
+    @property
+    def slower(self) -> float:
+        """The longest epoch while state moves, by the longest before."""
+        return max(self.moving) / max(self.steady)
+
+
+def run(bench: Bench) -> None:
+    sizes = [bench.pick(size, size // 16) for size in SIZES]
+    repetitions = bench.pick(REPETITIONS, 1)
+    report = Report(
+        "migration",
+        bench,
+        {"bins": BINS, "rows": ROWS, "steady_epochs": STEADY, "migrations": repetitions},
+    )
+    lines = []
+    for size in sizes:
+        say(f"  {size} MiB")
+        turns: dict[str, list[Turn]] = {strategy: [] for strategy in STRATEGIES}
+        for repetition in range(repetitions):
+            for strategy in STRATEGIES:
+                turn = _turn(bench, size, strategy)
+                turns[strategy].append(turn)
+                say(
+                    f"    {repetition + 1}/{repetitions} {strategy}: longest epoch "
+                    f"{max(turn.steady):.2f} s, moving {max(turn.moving):.2f} s "
+                    f"in {len(turn.moving)} epochs, {turn.fetched >> 20} MiB fetched"
+                )
+        outages = spread([_outage(bench, size) for _ in range(bench.pick(REPETITIONS, 1))])
+        say(f"    spark, repartitioned: an outage of {show(outages)} s")
+        report.add({"mib": size, "strategy": "spark"}, outage=outages)
+        for strategy, each in turns.items():
+            found = _summary(each)
+            report.add({"mib": size, "strategy": strategy}, **found)
+            lines.append([size, strategy, *(show(found[name]) for name in found)])
+    table(
+        [
+            "MiB",
+            "strategy",
+            "steady max s",
+            "moving max s",
+            "x steady",
+            "epochs",
+            "MiB",
+            "x memory",
+        ],
+        lines,
+    )
+
+
+def _summary(turns: list[Turn]) -> dict[str, Any]:
+    return {
+        "steady_max": spread([max(turn.steady) for turn in turns]),
+        "moving_max": spread([max(turn.moving) for turn in turns]),
+        "slower": spread([turn.slower for turn in turns]),
+        "epochs": spread([len(turn.moving) for turn in turns]),
+        "fetched_mib": spread([turn.fetched / 2**20 for turn in turns]),
+        "memory": spread([turn.moving_memory / turn.steady_memory for turn in turns]),
+    }
+
+
+def _turn(bench: Bench, size: int, strategy: str) -> Turn:
+    checkpoint = bench.directory / f"profiles-{size}"
+    sink, query = _start(bench, checkpoint, size * 2**20 // ROW_BYTES)
+    try:
+        first = sink.wait(query.spark_query, 1)
+        settled = _settled(query, checkpoint, sink, first)
+        with _memory() as before:
+            sink.wait(query.spark_query, settled + STEADY - first)
+        with _memory() as during:
+            asked = query.epoch or 0
+            quarter = gw.Routing(np.repeat(np.array([0, 1, 1, 1], np.int32), BINS // 4), WORKERS)
+            migration = query.migrate(quarter, strategy=strategy)
+            assert migration.wait() == "done"
+            last = query.epoch or 0
+            sink.wait(query.spark_query, last + 2 - first)
+        epochs = {e.number: e.seconds for e in reported(query.spark_query, last + 1)}
+    finally:
+        query.stop()
+    history = History(checkpoint)
+    manifests = [history.manifest(epoch) for epoch in range(asked + 1, last + 2)]
+    return Turn(
+        steady=[epochs[number] for number in range(settled, settled + STEADY)],
+        moving=[epochs[number] for number in range(asked + 1, last + 2)],
+        fetched=sum(r["fetched"] for m in manifests if m for r in m.receipts[OPERATOR]),
+        steady_memory=max(before),
+        moving_memory=max(during),
+    )
+
+
+def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
+    initial = None
+    if not checkpoint.exists():
+        known = bench.spark.range(0, keys, 1, WORKERS)
+        rows = known.selectExpr("xxhash64(id) AS k", "0L AS n", PAYLOAD.format("id"))
+        initial = {OPERATOR: rows}
+    sink = Sink()
+    query = (
+        gw.stream(bench.source(ROWS, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value")))
+        .aggregate(OPERATOR, key="k", n=gw.count(), payload=gw.max("payload"))
+        .to(gw.foreach_batch(lambda rows, epoch: sink.note(epoch)))
+        .start(checkpoint, workers=WORKERS, bins=BINS, initial=initial, retention=1000)
+    )
+    return sink, query
+
+
+def _outage(bench: Bench, size: int) -> float:
+    """Seconds without output, while Spark's query is stopped, repartitioned and started again."""
+    checkpoint = bench.directory / f"spark-{size}"
+    keys = size * 2**20 // ROW_BYTES
+    use_provider(bench, "rocksdb")
+
+    def start(rows: int, partitions: int) -> tuple[Sink, StreamingQuery]:
+        bench.spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        sink = Sink()
+        source = bench.source(rows, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value"))
+        counted = source.groupBy("k").agg(sf.count("*"), sf.max("payload"))
+        writer = counted.writeStream.foreachBatch(sink).outputMode("update")
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        return sink, writer.trigger(processingTime="5 seconds").start()
+
+    sink, query = start(max(ROWS, keys // FILLING), WORKERS)
+    sink.wait(query, FILLING)
+    _stop_between_epochs(query)
+    sink, query = start(ROWS, WORKERS)
+    sink.wait(query, 3)
+    began = _stop_between_epochs(query)
+    bench.spark._streamingCheckpointManager.repartition(str(checkpoint), 2 * WORKERS)
+    sink, query = start(ROWS, 2 * WORKERS)
+    sink.wait(query, 1)
+    seconds = time.monotonic() - began
+    query.stop()
+    shutil.rmtree(checkpoint)
+    return seconds
+
+
+def _stop_between_epochs(query: StreamingQuery) -> float:
+    """Stop after an epoch that is whole, or else Spark repartitions nothing; when it ended."""
+    seen = len(query.recentProgress)
+    while len(query.recentProgress) == seen:
+        time.sleep(0.01)
+    ended = time.monotonic()
+    query.stop()
+    return ended
+
+
+def _settled(query: gw.Query, checkpoint: Path, sink: Sink, first: int) -> int:
+    """The first epoch after three in which nobody had to fetch anything."""
+    epoch, quiet = first, 0
+    history = History(checkpoint)
+    while quiet < 3:
+        epoch += 1
+        sink.wait(query.spark_query, epoch + 1 - first)
+        manifest = history.manifest(epoch)
+        assert manifest is not None
+        fetched = sum(receipt["fetched"] for receipt in manifest.receipts[OPERATOR])
+        quiet = 0 if fetched else quiet + 1
+    return epoch + 1
+
+
+@contextmanager
+def _memory() -> Iterator[list[float]]:
+    """Samples of what this process and its descendants have in memory, in MiB."""
+    samples: list[float] = []
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(0.25) or not samples:
+            samples.append(_proportional_mib())
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+
+
+def _proportional_mib() -> float:
+    """Of a page that several processes have mapped, each counts its share."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                )
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    total = 0
+    for pid in family:
+        with suppress(OSError):
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024

@@ -1,0 +1,71 @@
+"""A query on two executors: `python -m tests.spark.cluster.application HOME`.
+
+It counts by key. Its state moves from 2 to 4 workers, an executor is killed on the way, and the
+state moves back.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import godwit as gw
+from tests.spark.kills.application import QUICK_JAVA
+
+KEYS = 5000
+ROWS = 2000  # an epoch
+BINS = 16
+TARGET = gw.Routing.even(BINS, 4)  # bins cross between the executors
+CONF: dict[str, Any] = {
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.locality.wait": "30s",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+}
+
+
+def main(home: Path) -> None:
+    spark = SparkSession.builder.master("local-cluster[2,1,1024]").config(map=CONF).getOrCreate()
+    query = start(spark, home)
+    query.await_epoch(3)
+    there = query.migrate(TARGET, strategy="batched:2")
+    query.await_epoch((query.epoch or 0) + 2)
+    (home / "killed").write_text(str(query.epoch))
+    os.kill(executors(spark)[0], signal.SIGKILL)
+    assert there.wait() == "done"
+    query.await_epoch((query.epoch or 0) + 2)
+    assert query.migrate(2, strategy="paced").wait() == "done"
+    query.stop()
+
+
+def start(spark: SparkSession, home: Path) -> gw.Query:
+    source = spark.readStream.format("rate-micro-batch")
+    rows = source.options(rowsPerBatch=ROWS, numPartitions=2).load()
+    return (
+        gw.stream(rows.selectExpr(f"value % {KEYS} AS k"))
+        .aggregate("counts", key="k", n=gw.count())
+        .to(gw.files(home / "output"))
+        .start(home / "checkpoint", workers=2, bins=BINS, retention=1000)
+    )
+
+
+def executors(spark: SparkSession) -> list[int]:
+    """The process ids of the executors' JVMs."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            command = (entry / "cmdline").read_bytes().decode(errors="replace")
+            application = spark.sparkContext.applicationId
+            if "CoarseGrainedExecutorBackend" in command and str(application) in command:
+                found.append(int(entry.name))
+    return found
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
