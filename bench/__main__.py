@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("question", nargs="?", choices=QUESTIONS)
     parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
     parser.add_argument("--epochs", type=int, help="length of the long run of 'bins'")
+    parser.add_argument("--only", default="", help="cases of 'aggregate' whose name has this text")
     options = parser.parse_args()
     if options.question is None:
         return _all(sys.argv[1:])
@@ -33,7 +34,7 @@ def main() -> int:
     began = time.monotonic()
     say(f"{options.question}: {(question.__doc__ or '').splitlines()[0]}")
     conf = getattr(question, "CONF", {})
-    with Bench(quick=options.quick, epochs=options.epochs, conf=conf) as bench:
+    with Bench(quick=options.quick, epochs=options.epochs, only=options.only, conf=conf) as bench:
         question.run(bench)
     say(f"{options.question}: done in {time.monotonic() - began:.0f} s")
     return 0

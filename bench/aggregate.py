@@ -1,21 +1,22 @@
 """How fast does `aggregate` count by key, beside Spark's `groupBy().count()`?
 
-With 1 M and 10 M keys; records of keys that are all known (*settled*), or all new. Godwit runs with
-two sizes of epoch, of which the larger is larger with more keys: half of its time goes with the
-distinct keys of an epoch. Spark runs with each of its state stores and the better of two sizes, in
-an application of its own for each store.
+With 1 M and 10 M keys; records of keys that are all known (*settled*), or all new, and then each turn
+begins with the same state. Godwit runs with two sizes of epoch, of which the larger is larger with
+more keys: half of its time goes with the distinct keys of an epoch. Spark runs with each of its
+state stores and the better of two sizes, in an application of its own for each store.
 """
 
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from bench.breakdown import PARTS, breakdown
 from bench.contenders import OPERATOR, PROVIDERS, godwit_count, spark_count
 from bench.harness import Application, Away, Bench, Query, fresh, say, settled, take_turns
 from bench.report import Report, ratios, show, summary, table
 
-EPOCHS = 8
+EPOCHS = {False: 8, True: 4}  # fewer of new keys, of which each makes the state larger
 PEER_EPOCHS = 2
 
 
@@ -51,50 +52,42 @@ def run(bench: Bench) -> None:
         "aggregate",
         bench,
         {
-            "epochs": {"godwit": EPOCHS, "spark": PEER_EPOCHS},
+            "epochs": {"godwit": list(EPOCHS.values()), "spark": PEER_EPOCHS},
             "godwit_rows_per_epoch_by_keys": sizes,
             "spark_grid": {"provider": list(PROVIDERS), "rows_per_epoch": grid},
         },
     )
+    cases = [Case(keys, new) for keys in sizes for new in (False, True)]
     rates, times = [], []
-    for keys, rows_per_epoch in sizes.items():
-        for new in (False, True):
-            case = Case(keys, new)
-            say(f"  {case.label}")
-            ours = [_ours(bench, case, rows) for rows in rows_per_epoch]
-            tried: dict[str, float] = {}
-            with ExitStack() as stack:
-                homes = {name: stack.enter_context(Application(bench)) for name in PROVIDERS}
-                peers = [
-                    _best(bench, home, case, name, grid, tried) for name, home in homes.items()
-                ]
-                epochs = {one.name: EPOCHS for one in ours}
-                epochs |= {peer.name: PEER_EPOCHS for peer in peers}
-                turns = take_turns([*ours, *peers], bench.repetitions, epochs, warm_up=1)
-            found = {name: summary(turn) for name, turn in turns.items()}
-            over = {
-                one.name: {peer.name: ratios(turns[one.name], turns[peer.name]) for peer in peers}
-                for one in ours
-            }
-            parts = {
-                one.name: breakdown(bench.spark, turns[one.name], one.checkpoint, OPERATOR)
-                for one in ours
-            }
-            report.add(
-                {"keys": keys, "new": new},
-                **found,
-                ratio=over,
-                spark_grid=tried,
-                breakdown=parts,
-            )
-            for name, one in found.items():
-                rate, seconds = show(one["records_per_second"], "{:,.0f}"), one["epoch_seconds"]
-                times_faster = [show(ratio) for ratio in over.get(name, {}).values()] or ["", ""]
-                rates.append(
-                    [case.label, name, rate, seconds["median"], seconds["p99"], *times_faster]
-                )
-            for name, part in parts.items():
-                times.append([case.label, name, *(part.get(column, "-") for column in PARTS)])
+    for case in cases:
+        if bench.only and bench.only not in case.label:
+            continue
+        say(f"  {case.label}")
+        ours = [_ours(bench, case, rows) for rows in sizes[case.keys]]
+        tried: dict[str, float] = {}
+        with ExitStack() as stack:
+            homes = {name: stack.enter_context(Application(bench)) for name in PROVIDERS}
+            peers = [_best(bench, home, case, name, grid, tried) for name, home in homes.items()]
+            epochs = {one.name: EPOCHS[case.new] for one in ours}
+            epochs |= {peer.name: PEER_EPOCHS for peer in peers}
+            turns = take_turns([*ours, *peers], bench.repetitions, epochs, warm_up=1)
+        found = {name: summary(turn) for name, turn in turns.items()}
+        over = {
+            one.name: {peer.name: ratios(turns[one.name], turns[peer.name]) for peer in peers}
+            for one in ours
+        }
+        parts = {
+            one.name: breakdown(bench.spark, turns[one.name], one.checkpoint, OPERATOR)
+            for one in ours
+        }
+        about = {"keys": case.keys, "new": case.new}
+        report.add(about, **found, ratio=over, spark_grid=tried, breakdown=parts)
+        for name, one in found.items():
+            rate, seconds = show(one["records_per_second"], "{:,.0f}"), one["epoch_seconds"]
+            faster = [show(ratio) for ratio in over.get(name, {}).values()] or ["", ""]
+            rates.append([case.label, name, rate, seconds["median"], seconds["p99"], *faster])
+        for name, part in parts.items():
+            times.append([case.label, name, *(part.get(column, "-") for column in PARTS)])
     over_each = [f"x {provider}" for provider in PROVIDERS]
     table(["case", "contender", "records/s", "epoch s", "p99 s", *over_each], rates)
     print("Where the time of an epoch goes, median seconds:")
@@ -104,8 +97,13 @@ def run(bench: Bench) -> None:
 def _ours(bench: Bench, case: Case, rows: int) -> Query:
     """A state of its own for each size of epoch; new keys come on top of the settled ones."""
     name = f"godwit {rows:,}"
-    checkpoint = bench.directory / f"{name}-{case.keys}"
-    return godwit_count(bench, checkpoint, case.key, rows, name=name, preload=case.keys)
+    known = bench.directory / f"{name}-{case.keys}"
+    count = partial(godwit_count, bench, key=case.key, rows=rows, name=name, preload=case.keys)
+    if not case.new:
+        return count(checkpoint=known)
+    if not known.exists():
+        count(checkpoint=known, key=settled(case.keys)).turn(1, warm_up=0)
+    return count(checkpoint=bench.directory / f"{name} new keys", origin=known)
 
 
 def _best(
@@ -117,19 +115,22 @@ def _best(
     tried: dict[str, float],
 ) -> Away:
     """Fill one of Spark's state stores with the settled keys, and choose the faster epochs."""
-    checkpoint = bench.directory / f"spark-{provider}-{case.keys}"
+    known = bench.directory / f"spark-{provider}-{case.keys}"
 
-    def count(key: str, rows: int) -> Away:
-        make = partial(spark_count, checkpoint=checkpoint, key=key, rows=rows, provider=provider)
+    def count(key: str, rows: int, **places: Path) -> Away:
+        make = partial(spark_count, key=key, rows=rows, provider=provider, **places)
         return Away(f"spark {provider} {rows:,}", home, make)
 
-    if not checkpoint.exists():
+    if not known.exists():
         fill = min(max(grid), case.keys)
         say(f"    filling {provider}")
-        count(settled(case.keys), fill).turn(case.keys // fill, warm_up=0)
+        count(settled(case.keys), fill, checkpoint=known).turn(case.keys // fill, warm_up=0)
+    places = {"checkpoint": known}
+    if case.new:
+        places = {"checkpoint": bench.directory / f"{provider} new keys", "origin": known}
     rates = {}
     for rows in grid:
-        one = count(case.key, rows)
+        one = count(case.key, rows, **places)
         rates[one] = tried[one.name] = one.turn(PEER_EPOCHS, warm_up=1).rate
         say(f"    tried {one.name}: {rates[one]:,.0f} records/s")
     return max(rates, key=lambda one: rates[one])

@@ -37,6 +37,7 @@ def godwit_count(
     name: str = "godwit",
     bins: int | None = None,
     preload: int = 0,
+    origin: Path | None = None,
     drain: bool = True,
 ) -> Query:
     """`aggregate` with a count; a new checkpoint gets the first `preload` keys of `settled`.
@@ -57,10 +58,17 @@ def godwit_count(
         )
         return query.spark_query
 
-    return Query(name, checkpoint, launch)
+    return Query(name, checkpoint, launch, origin)
 
 
-def spark_count(bench: Bench, checkpoint: Path, key: str, rows: int, provider: str) -> Query:
+def spark_count(
+    bench: Bench,
+    checkpoint: Path,
+    key: str,
+    rows: int,
+    provider: str,
+    origin: Path | None = None,
+) -> Query:
     """Spark's `groupBy().count()` in update mode, over one of its state stores."""
 
     def launch(sink: Sink) -> StreamingQuery:
@@ -68,7 +76,7 @@ def spark_count(bench: Bench, checkpoint: Path, key: str, rows: int, provider: s
         counted = bench.source(rows, key).groupBy("k").count()
         return write(counted, checkpoint, sink)
 
-    return Query(f"spark {provider} {rows:,}", checkpoint, launch)
+    return Query(f"spark {provider} {rows:,}", checkpoint, launch, origin)
 
 
 def floor(bench: Bench, checkpoint: Path, key: str, rows: int) -> Query:

@@ -106,14 +106,21 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that `launch(sink)` starts, and starts again on its checkpoint."""
+    """A query that `launch(sink)` starts, and starts again on its checkpoint.
+
+    With an `origin`, each turn begins with a copy of that checkpoint.
+    """
 
     name: str
     checkpoint: Path
     launch: Callable[[Sink], StreamingQuery]
+    origin: Path | None = None
 
     def turn(self, epochs: int, warm_up: int = WARM_UP) -> Turn:
         """Run the query until `epochs` epochs have followed on those that warm it up."""
+        if self.origin is not None:
+            shutil.rmtree(self.checkpoint, ignore_errors=True)
+            shutil.copytree(self.origin, self.checkpoint, symlinks=True)
         sink = Sink()
         query = self.launch(sink)
         try:
@@ -182,10 +189,12 @@ class Bench:
         *,
         quick: bool = False,
         epochs: int | None = None,
+        only: str = "",
         conf: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.quick = quick
         self.epochs = epochs
+        self.only = only
         self.conf = {"spark.master": f"local[{WORKERS}]", **conf}
         self.repetitions = 2 if quick else 5
 
