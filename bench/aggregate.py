@@ -1,6 +1,6 @@
 """How fast does `aggregate` count by key, beside Spark's `groupBy().count()`?
 
-With 1 M and 10 M keys; records of keys that are all known (*settled*), or all new, and then each turn
+With 1 M and 10 M keys; records of keys that are all known (*settled*), or all new, when each turn
 begins with the same state. Godwit runs with two sizes of epoch, of which the larger is larger with
 more keys: half of its time goes with the distinct keys of an epoch. Spark runs with each of its
 state stores and the better of two sizes, in an application of its own for each store.
