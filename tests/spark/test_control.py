@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     history = History(tmp_path / "checkpoint")
     intent = history.intent(max(history.intents()))
     assert intent is not None
-    assert sorted(intent.sources) == ["counts:bin", "counts:other"]
+    assert sorted(intent.sources) == ["counts:bin", "sums:other"]
     reasons = " ".join(intent.refused.values())
     assert "bin 9" in reasons
     assert "unknown operator 'sums'" in reasons
