@@ -1,8 +1,8 @@
 """What does a migration cost the epochs that it runs in? By strategy and by the size of the state.
 
 Two executors with a worker each. A quarter of the state moves from the one to the other. The epochs
-of each turn are compared with those before the migration in the same turn. Each turn starts the
-query anew, with the routing that it began with, and with empty caches, which its first epochs fill.
+of each turn are compared with those before the migration in the same turn. Each turn starts with a
+copy of the same checkpoint and with empty caches, which its first epochs fill.
 
 Beside that, Spark's own way with the same state in its own store: to stop the query, to repartition
 its checkpoint from 2 to 4 and to start it again. Its outage is the time from the last output before
@@ -117,8 +117,15 @@ def _summary(turns: list[Turn]) -> dict[str, Any]:
 
 
 def _turn(bench: Bench, size: int, strategy: str) -> Turn:
-    checkpoint = bench.directory / f"profiles-{size}"
-    sink, query = _start(bench, checkpoint, size * 2**20 // ROW_BYTES)
+    origin, checkpoint = bench.directory / f"profiles-{size}", bench.directory / "turn"
+    keys = size * 2**20 // ROW_BYTES
+    if not origin.exists():
+        sink, query = _start(bench, origin, keys)
+        sink.wait(query.spark_query, 1)
+        query.stop()
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    shutil.copytree(origin, checkpoint, symlinks=True)
+    sink, query = _start(bench, checkpoint, keys)
     try:
         first = sink.wait(query.spark_query, 1)
         settled = _settled(query, checkpoint, sink, first)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 # `fast` is the default; GODWIT_HYPOTHESIS=thorough searches longer. A shared machine stalls, so no
 # example has a deadline of its own; pytest's timeout ends a test that hangs.
-settings.register_profile("fast", max_examples=100, deadline=None)
+settings.register_profile("fast", max_examples=60, deadline=None)
 settings.register_profile(
     "thorough",
     max_examples=5_000,

@@ -18,7 +18,7 @@ from tests.runtime.histories import Hasher, play
 from tests.runtime.timed_workloads import TIMED
 from tests.runtime.workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 
-HISTORIES = 9 * settings().max_examples // 8
+HISTORIES = 15 * settings().max_examples // 8
 
 
 @pytest.mark.parametrize("hashes", [hash_rows, few_hashes])

@@ -78,7 +78,7 @@ def stories(draw: st.DrawFn) -> Story:
         workers=st.none() | st.integers(1, 3),
         bins=st.none() | st.sampled_from([4, 8, 1]),
         owners=st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
-        strategy=st.sampled_from(["all-at-once", "batched:3", "matched"]),
+        strategy=st.sampled_from(["paced", "all-at-once", "batched:3", "matched"]),
         kill=st.none()
         | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(["before", "after"])),
         batches=st.lists(rows, min_size=1, max_size=2).map(tuple),
