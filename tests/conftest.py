@@ -20,11 +20,6 @@ settings.register_profile(
 settings.load_profile(os.environ.get("GODWIT_HYPOTHESIS", "fast"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests first, so that processes which run tests side by side end together."""
-    items.sort(key=lambda item: not {"kills", "cluster"} & set(item.path.parts))
-
-
 @pytest.fixture(scope="session")
 def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A local Spark with two cores that tries a failed task three times more, as a cluster does.
