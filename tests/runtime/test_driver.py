@@ -22,7 +22,7 @@ from godwit.log.records import encode
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators import Aggregate, StateMachine, count
-from godwit.runtime import garbage
+from godwit.runtime import garbage, merging
 from godwit.runtime.driver import Driver
 from godwit.strategies import all_at_once
 from tests.runtime.death import death_at
@@ -131,7 +131,7 @@ def _batch(hashes: list[int]) -> list[pa.RecordBatch]:
 
 def _manifest_of(driver: Driver, intent: Any, receipts: Any) -> Manifest:
     """What `driver` would publish, without publishing it."""
-    grown = driver._grown(intent, "counts", receipts["counts"])
+    grown = merging.grown(driver._trees["counts"], intent, "counts", receipts["counts"])
     return Manifest(
         epoch=intent.epoch,
         generation=1,

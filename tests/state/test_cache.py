@@ -444,14 +444,3 @@ def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:
 def test_there_is_nothing_to_fetch_of_a_file_that_is_too_large(tmp_path: Path) -> None:
     ref = put(tmp_path / "checkpoint", 1)
     assert FileCache(tmp_path / "checkpoint", tmp_path / "cache", ref.bytes - 1).has(ref)
-
-
-def test_a_damaged_file_is_not_fetched(tmp_path: Path) -> None:
-    ref = put(tmp_path / "checkpoint", 1)
-    with (tmp_path / "checkpoint" / ref.name).open("r+b") as file:
-        file.seek(ref.bytes // 2)
-        file.write(b"damage")
-    cache = FileCache(tmp_path / "checkpoint", tmp_path / "cache", PLENTY)
-    with pytest.raises(DamagedFileError, match="checksum"):
-        cache.fetch(ref)
-    assert not cache.has(ref)

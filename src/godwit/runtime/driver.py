@@ -7,11 +7,10 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 import threading
 import time
 import uuid
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from godwit import faults
 from godwit.errors import CheckpointError, ConfigError, RefusedError
@@ -38,21 +37,17 @@ from godwit.runtime.compatible import check_restart
 from godwit.runtime.courses import Courses
 from godwit.runtime.event_time import EventTime
 from godwit.runtime.garbage import Garbage
+from godwit.runtime.merging import Trees, grown, merges_by_worker, plan_merges
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.sizes import Sizes, bytes_by_bin
 from godwit.runtime.work import Ahead, CacheSpec, Work
-from godwit.state.run import SEGMENTS
 from godwit.state.timed import Span, is_timed
-from godwit.state.tree import Merge, Tree
+from godwit.state.tree import Tree
 from godwit.strategies import Paced, Strategy
 from godwit.strategies.steps import NOTHING, Ready
 
 INITIAL = -1  # the epoch that loads a state given at the start
-MERGE_FACTOR = 4  # rows merged in an epoch for each row changed in the one before
-MERGE_FLOOR = 200_000
 RECENT = 5  # epochs that tell what an epoch's work takes
-
-Trees = dict[str, dict[str, Tree]]  # by operator and table
 
 
 class Driver:
@@ -144,7 +139,7 @@ class Driver:
                     query=query,
                     offsets=offsets,
                     routings=decision.routings,
-                    merges=self._plan_merges(decision.courses),
+                    merges=plan_merges(self._trees, self._last, decision.courses),
                     control=decision.control,
                     refused=decision.refused,
                     migrations=decision.migrations,
@@ -165,7 +160,7 @@ class Driver:
             epoch=intent.epoch,
             root=str(self.root),
             trees=self._trees[operator],
-            merges=_merges(intent, operator),
+            merges=merges_by_worker(intent, operator),
             cache=self.cache,
             routing=intent.routings[operator] if waits else None,
             span=Span(self.watermarks.get(operator), intent.watermarks.get(operator)),
@@ -178,7 +173,9 @@ class Driver:
         for operator, group in receipts.items():
             self._check_receipts(intent, operator, group)
         faults.reach("receipts", "after", intent.epoch)
-        trees = {name: self._grown(intent, name, receipts[name]) for name in self.operators}
+        trees = {
+            name: grown(self._trees[name], intent, name, receipts[name]) for name in self.operators
+        }
         shown = {name: [receipt.clocks for receipt in group] for name, group in receipts.items()}
         after = self._time.after(intent, shown)
         manifest = self._journal.publish(
@@ -406,19 +403,6 @@ class Driver:
             )
         return self._last
 
-    def _plan_merges(self, courses: Mapping[str, Course]) -> dict[str, Any]:
-        """Segments to merge in the next epoch: in proportion to what the last epoch changed."""
-        plans: dict[str, Any] = {}
-        for name, tables in self._trees.items():
-            changed = sum(r["rows"] for r in self._last.receipts.get(name, ())) if self._last else 0
-            budget = max(MERGE_FLOOR, MERGE_FACTOR * changed)
-            moving = set().union(*courses[name].sought().values())
-            plans[name] = {
-                table: [[due.segment, due.runs] for due in tree.plan_merges(budget, moving)]
-                for table, tree in tables.items()
-            }
-        return plans
-
     def _ahead(self, operator: str) -> Ahead | None:
         """What destinations of an open migration are to fetch ahead of its steps."""
         migration, segments = self._courses[operator].migration, self._courses[operator].sought()
@@ -438,29 +422,3 @@ class Driver:
                 f"epoch {intent.epoch} of operator '{operator}' returned receipts of workers "
                 f"{sorted(r.worker for r in group)} instead of 0 to {workers - 1}; not published",
             )
-
-    def _grown(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> dict[str, Tree]:
-        """The trees after this epoch: merged runs replace their inputs, deltas go on top."""
-        trees = {}
-        by_worker = {receipt.worker: receipt for receipt in group}
-        planned = _merges(intent, operator)
-        for table, tree in self._trees[operator].items():
-            for worker, merges in planned.get(table, {}).items():
-                tree = tree.replace(merges, by_worker[worker].merged.get(table, ()))
-            trees[table] = tree.add(
-                file for receipt in group for file in receipt.deltas.get(table, ())
-            )
-        return trees
-
-
-def _merges(intent: Intent, operator: str) -> dict[str, dict[int, list[Merge]]]:
-    """By table and worker: the merges that an intent gives out."""
-    owners = intent.routings[operator].owners
-    merges: dict[str, dict[int, list[Merge]]] = {}
-    for table, due in intent.merges.get(operator, {}).items():
-        by_worker: dict[int, list[Merge]] = defaultdict(list)
-        for segment, runs in due:
-            worker = int(owners[segment * len(owners) // SEGMENTS])
-            by_worker[worker].append(Merge(segment, runs))
-        merges[table] = by_worker
-    return merges
