@@ -30,6 +30,7 @@ VIEWS_A_SECOND = 10_000
 PAGE_BYTES = 300
 STRATEGIES = ("all-at-once", "paced")
 WARM_UP, STEADY, AFTER = 14, 14, 6  # seconds of the stream
+SETTLING = 2  # seconds after the last step, in which its epoch may still run
 BINS = 4096
 CLUSTER = {
     "spark.master": "local-cluster[2,2,1536]",
@@ -63,8 +64,8 @@ class Run:
     exact: bool
 
     def during(self, moving: bool) -> list[float]:
-        """The latencies of views that came while state moved, or before."""
-        first, last = (self.asked, self.done) if moving else (WARM_UP, self.asked)
+        """The latencies of views that came while state moved or was first used then, or before."""
+        first, last = (self.asked, self.done + SETTLING) if moving else (WARM_UP, self.asked)
         return [wait for at, wait in self.latencies if first <= at + wait and at <= last]
 
 
