@@ -5,8 +5,8 @@ of each turn are compared with those before the migration in the same turn. Each
 copy of the same checkpoint and with empty caches, which its first epochs fill.
 
 Beside that, Spark's own way with the same state in its own store: to stop the query, to repartition
-its checkpoint from 2 to 4 and to start it again. Its outage is the time from the last output before
-to the first one after.
+its checkpoint from 2 to 4 and to start it again. Its records come at a steady rate. Its outage is
+the time from the last output before to the first one after that leaves no record waiting.
 """
 
 import os
@@ -30,15 +30,20 @@ from bench.report import Report, show, spread, table
 from godwit.log.history import History
 
 OPERATOR = "profiles"
-BINS = 256
+BINS = 128
 SIZES = (64, 256, 1024)  # MiB
 ROW_BYTES = 256
 ROWS = 20_000  # an epoch
 STEADY = 12  # epochs
 REPETITIONS = 7
-STRATEGIES = ("all-at-once", "fluid", "batched:16", "matched", "paced")
+FEWER = 3  # for those of which no more is claimed than that they are in between
+STRATEGIES = ("all-at-once", "fluid", "batched:8", "matched", "paced")
+CLAIMED = ("all-at-once", "paced")
 PAYLOAD = f"lpad({{}}, {ROW_BYTES - 40}, '.') AS payload"
 FILLING = 10  # epochs that fill Spark's store
+PERIOD = 5.0  # seconds: as often come the records of an epoch of Spark's
+OUTAGES = 3  # repetitions
+MEMORY_SECONDS = 0.5  # between two samples
 CONF = {
     "spark.master": f"local-cluster[{WORKERS},1,2048]",
     "spark.shuffle.reduceLocality.enabled": "false",
@@ -68,14 +73,20 @@ def run(bench: Bench) -> None:
     report = Report(
         "migration",
         bench,
-        {"bins": BINS, "rows": ROWS, "steady_epochs": STEADY, "migrations": repetitions},
+        {
+            "bins": BINS,
+            "rows": ROWS,
+            "steady_epochs": STEADY,
+            "migrations": repetitions,
+            "spark_seconds_between_epochs": PERIOD,
+        },
     )
     lines = []
     for size in sizes:
         say(f"  {size} MiB")
         turns: dict[str, list[Turn]] = {strategy: [] for strategy in STRATEGIES}
         for repetition in range(repetitions):
-            for strategy in STRATEGIES:
+            for strategy in STRATEGIES if repetition < FEWER else CLAIMED:
                 turn = _turn(bench, size, strategy)
                 turns[strategy].append(turn)
                 say(
@@ -83,7 +94,7 @@ def run(bench: Bench) -> None:
                     f"{max(turn.steady):.2f} s, moving {max(turn.moving):.2f} s "
                     f"in {len(turn.moving)} epochs, {turn.fetched >> 20} MiB fetched"
                 )
-        outages = spread([_outage(bench, size) for _ in range(bench.pick(REPETITIONS, 1))])
+        outages = spread([_outage(bench, size) for _ in range(bench.pick(OUTAGES, 1))])
         say(f"    spark, repartitioned: an outage of {show(outages)} s")
         report.add({"mib": size, "strategy": "spark"}, outage=outages)
         for strategy, each in turns.items():
@@ -123,8 +134,7 @@ def _turn(bench: Bench, size: int, strategy: str) -> Turn:
         sink, query = _start(bench, origin, keys)
         sink.wait(query.spark_query, 1)
         query.stop()
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    shutil.copytree(origin, checkpoint, symlinks=True)
+    _copy(origin, checkpoint)
     sink, query = _start(bench, checkpoint, keys)
     try:
         first = sink.wait(query.spark_query, 1)
@@ -170,32 +180,42 @@ def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
 
 def _outage(bench: Bench, size: int) -> float:
     """Seconds without output, while Spark's query is stopped, repartitioned and started again."""
-    checkpoint = bench.directory / f"spark-{size}"
+    origin, checkpoint = bench.directory / f"spark-{size}", bench.directory / "turn"
     keys = size * 2**20 // ROW_BYTES
     use_provider(bench, "rocksdb")
 
-    def start(rows: int, partitions: int) -> tuple[Sink, StreamingQuery]:
+    def start(
+        checkpoint: Path, rows: int, partitions: int, period: float
+    ) -> tuple[Sink, StreamingQuery]:
         bench.spark.conf.set("spark.sql.shuffle.partitions", partitions)
         sink = Sink()
         source = bench.source(rows, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value"))
         counted = source.groupBy("k").agg(sf.count("*"), sf.max("payload"))
         writer = counted.writeStream.foreachBatch(sink).outputMode("update")
         writer = writer.option("checkpointLocation", str(checkpoint))
-        return sink, writer.trigger(processingTime="5 seconds").start()
+        return sink, writer.trigger(processingTime=f"{period} seconds").start()
 
-    sink, query = start(max(ROWS, keys // FILLING), WORKERS)
-    sink.wait(query, FILLING)
-    _stop_between_epochs(query)
-    sink, query = start(ROWS, WORKERS)
+    if not origin.exists():
+        sink, query = start(origin, max(ROWS, keys // FILLING), WORKERS, PERIOD)
+        sink.wait(query, FILLING)
+        _stop_between_epochs(query)
+    _copy(origin, checkpoint)
+    sink, query = start(checkpoint, ROWS, WORKERS, PERIOD)
     sink.wait(query, 3)
     began = _stop_between_epochs(query)
     bench.spark._streamingCheckpointManager.repartition(str(checkpoint), 2 * WORKERS)
-    sink, query = start(ROWS, 2 * WORKERS)
-    sink.wait(query, 1)
-    seconds = time.monotonic() - began
+    sink, query = start(checkpoint, ROWS, 2 * WORKERS, period=0)
+    answered = 0
+    while (outage := time.monotonic() - began) > answered * PERIOD:
+        answered += 1
+        sink.wait(query, answered)
     query.stop()
-    shutil.rmtree(checkpoint)
-    return seconds
+    return outage
+
+
+def _copy(origin: Path, checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    shutil.copytree(origin, checkpoint, symlinks=True)
 
 
 def _stop_between_epochs(query: StreamingQuery) -> float:
@@ -229,7 +249,7 @@ def _memory() -> Iterator[list[float]]:
     over = threading.Event()
 
     def sample() -> None:
-        while not over.wait(0.25) or not samples:
+        while not over.wait(MEMORY_SECONDS) or not samples:
             samples.append(_proportional_mib())
 
     thread = threading.Thread(target=sample)

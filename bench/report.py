@@ -31,17 +31,24 @@ class Report:
 
     def add(self, case: Mapping[str, Any], **findings: Any) -> None:
         """Take down a case and save what there is so far."""
-        self.cases.append({"case": dict(case), **findings})
+        measured = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": _git("rev-parse", "HEAD"),
+            "changed": bool(_git("status", "--porcelain", "src", "bench")),
+        }
+        self.cases.append({"case": dict(case), "measured": measured, **findings})
         self.save()
 
     def save(self) -> None:
+        """Cases that this run has not measured stay as they were."""
+        suffix = ".quick.json" if self.bench.quick else ".json"
+        path = RESULTS / f"{self.question}{suffix}"
+        before = json.loads(path.read_text())["cases"] if path.exists() else []
+        known = [one["case"] for one in self.cases]
         text = json.dumps(
             {
                 "question": self.question,
                 "quick": self.bench.quick,
-                "time": datetime.now(UTC).isoformat(timespec="seconds"),
-                "commit": _git("rev-parse", "HEAD"),
-                "changed": bool(_git("status", "--porcelain", "src", "bench")),
                 "machine": _machine(),
                 "versions": _versions(self.bench),
                 "settings": {
@@ -50,13 +57,12 @@ class Report:
                     "repetitions": self.bench.repetitions,
                     **self.settings,
                 },
-                "cases": self.cases,
+                "cases": [one for one in before if one["case"] not in known] + self.cases,
             },
             indent=1,
         )
         RESULTS.mkdir(exist_ok=True)
-        suffix = ".quick.json" if self.bench.quick else ".json"
-        (RESULTS / f"{self.question}{suffix}").write_text(text + "\n")
+        path.write_text(text + "\n")
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:

@@ -36,7 +36,11 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
         # Short runs: to compile thoroughly and collect in parallel costs more than it saves.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.executorEnv.PYTHONPATH", str(pytestconfig.rootpath))
+        .config("spark.python.daemon.module", "tests.spark.daemon")
         .config("spark.sql.shuffle.partitions", 2)
+        # Small data: to generate and compile Java for each query costs more than it saves.
+        .config("spark.sql.codegen.wholeStage", False)
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)

@@ -2,15 +2,19 @@
 
 import json
 import re
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from godwit.cli import asking, main
 from godwit.model.routing import Routing
+from godwit.operators import StateMachine
 from godwit.runtime.driver import Driver
 from godwit.strategies import fluid
+from godwit.testing import Simulation
 from tests.runtime.samples import content, drive, publish, simulate, words
 
 
@@ -28,7 +32,8 @@ class Running:
         asked: Future[int] = self._pool.submit(main, [name, str(self.checkpoint), *rest])
         ticks = self.checkpoint / "godwit" / "ticks"
         while not asked.done():
-            if waiting := [path for path in ticks.iterdir() if path.name[0] != "."]:
+            waiting = [path for path in ticks.iterdir() if path.name[0] != "."]
+            if waiting or self.driver.wants_epoch:
                 for tick in waiting:
                     tick.unlink()
                 publish(self.driver, (self.driver.committed or 0) + 1)
@@ -58,7 +63,7 @@ def moving(tmp_path: Path) -> Running:
 def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert query.command("status") == 0
     text = capsys.readouterr().out
-    assert "epoch 0\ndriver 1: process" in text
+    assert "epoch 0, backlog not told by the sources\ndriver 1: process" in text
     assert "counts: 2 workers, 16 bins, 3 rows" in text
     assert query.command("status", "--json") == 0
     data = json.loads(capsys.readouterr().out)["operators"]["counts"]
@@ -73,7 +78,10 @@ def test_plan_and_apply(query: Running, tmp_path: Path, capsys: pytest.CaptureFi
     assert "8 of 16 bins move" in capsys.readouterr().err
     assert query.command("plan", "--workers", "4", "--out", str(file)) == 2  # it is there
     assert query.command("plan", "--workers", "4", "--explain") == 0
-    assert "2 -> 4 workers, 8 of 16 bins move" in capsys.readouterr().out
+    explained = capsys.readouterr().out
+    assert "2 -> 4 workers, 8 of 16 bins move" in explained
+    assert re.search(r"4-7 +0 +2 +\d+ B", explained)
+    assert "fluid: 8 epochs" in explained
     assert query.command("apply", str(file), "--strategy", "batched:3", "--watch") == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("migration 1 is done")
     assert query.driver.routing("counts") == Routing.even(16, 2).spread(4)
@@ -84,6 +92,27 @@ def test_plan_and_apply(query: Running, tmp_path: Path, capsys: pytest.CaptureFi
     assert query.command("history", "--json") == 0
     (past,) = json.loads(capsys.readouterr().out)
     assert (past["workers"], past["bins"], past["outcome"]) == ([2, 4], 8, "done")
+
+
+def test_apply_with_a_deadline_and_in_place_of_another(
+    moving: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [
+        "--deadline",
+        "0.01",
+        "--on-timeout",
+        "rollback",
+        "--supersede",
+        "--strategy",
+        "fluid",
+    ]
+    assert moving.command("apply", "--workers", "3", *options, "--watch", "--json") == 1
+    first, *_, last = capsys.readouterr().out.replace("}\n{", "}\0{").split("\0")
+    assert json.loads(first) == {"id": 2, "answer": "accepted", "reason": ""}
+    assert json.loads(last)["migration"]["outcome"] == "rolled back"
+    assert moving.command("history", "--json") == 0
+    outcomes = [past["outcome"] for past in json.loads(capsys.readouterr().out)]
+    assert sorted(outcomes) == ["rolled back", "superseded"]
 
 
 def test_nothing_to_abort(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,10 +142,32 @@ def test_no_answer(
     publish(drive(tmp_path, workers=1, bins=4), 0)
     monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
     assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
-    assert "request 1 waits" in capsys.readouterr().err
+    assert "request 1 waiting: no query has answered within 0 s" in capsys.readouterr().err
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts").workers == 2
+
+
+def test_a_request_that_waits_can_be_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(drive(tmp_path, workers=1, bins=4), 0)
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
+    assert main(["apply", str(tmp_path), "--workers", "2", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["answer"] == "waiting"
+    assert main(["abort", str(tmp_path)]) == 3
+    driver = drive(tmp_path)
+    publish(driver, 1)
+    assert driver.routing("counts").workers == 1
+    assert driver.outcome(1) == "aborted"
+
+
+def run(arguments: list[str]) -> int:
+    """A command, whose arguments may be none that it has."""
+    try:
+        return main(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
 
 
 BAD = {
@@ -125,6 +176,11 @@ BAD = {
     "operator": (["apply", "{}", "--workers", "2", "--operator", "sums"], "unknown operator"),
     "workers": (["plan", "{}", "--workers", "0"], "workers must be from 1"),
     "plan file": (["apply", "{}", "missing.json"], "missing.json"),
+    "no plan": (["apply", "{}", sys.executable], "not a plan that Godwit can read"),
+    "no workers": (["plan", "{}"], "required: --workers; see godwit plan --help"),
+    "no command": ([], "required: COMMAND; see godwit --help"),
+    "deadline": (["apply", "{}", "--workers", "2", "--deadline", "nan"], "--deadline: invalid"),
+    "timeout": (["apply", "{}", "--workers", "2", "--on-timeout", "x"], "invalid choice: 'x'"),
     "no checkpoint": (["status", "{}/other"], "there is no Godwit checkpoint here"),
     "state": (["state", "{}", "counts"], "give --key"),
     "key columns": (["state", "{}", "counts", "--key", "a", "--key", "b"], "the key has 1 columns"),
@@ -139,9 +195,9 @@ def test_bad_input_is_one_line_and_changes_nothing(
 ) -> None:
     arguments, message = BAD[case]
     before = content(query.checkpoint)
-    assert main([argument.format(query.checkpoint) for argument in arguments]) == 2
+    assert run([argument.format(query.checkpoint) for argument in arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("godwit: ")
+    assert line.startswith("godwit")
     assert re.search(message, line)
     assert content(query.checkpoint) == before
 
@@ -160,3 +216,14 @@ def test_state(query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert file.stat().st_size
     lines = (tmp_path / "export.jsonl").read_text().splitlines()
     assert {json.loads(line)["word"] for line in lines} == {"a", "b", "c"}
+
+
+def test_lists_do_not_fit_into_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = pa.schema({"word": pa.string()})
+    seen = StateMachine.of("seen", "word", lambda *_: None, "at array<long>", "n long", schema)
+    sim = Simulation(tmp_path, seen, schema)
+    sim.feed(words("a"))
+    file = tmp_path / "export.csv"
+    assert main(["state", str(tmp_path), "seen", "--export", str(file)]) == 2
+    assert "column 'at' is list<element: int64>, which CSV cannot hold" in capsys.readouterr().err
+    assert not file.exists()

@@ -59,7 +59,33 @@ def test_moves_that_do_not_fit_are_refused(moves: Moves, message: str) -> None:
         Plan("counts", origin.digest(), 2, (moves,)).target(origin)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"moves": [{"bins": "x"}]}', '{"moves": 3}'])
+_HEAD = '"operator": "counts", "routing": "r"'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"moves": [{"bins": "x"}]}',
+        '{"moves": 3}',
+        f'{{{_HEAD}, "workers": 2, "moves": [{{"bins": "3-1", "from": 0, "to": 1}}]}}',
+    ],
+)
 def test_other_texts_are_no_plans(text: str) -> None:
     with pytest.raises(ConfigError, match="not a plan that Godwit can read"):
         Plan.from_text(text)
+
+
+@pytest.mark.parametrize("workers", ['"4"', "4.0", "true"])
+def test_a_number_of_workers_is_a_number(workers: str) -> None:
+    with pytest.raises(ConfigError, match="number of workers"):
+        Plan.from_text(f'{{{_HEAD}, "workers": {workers}, "moves": []}}')
+
+
+def test_a_bin_moves_once() -> None:
+    origin = Routing.even(16, 2)
+    plan = Plan("counts", origin.digest(), 3, (Moves(0, 3, 0, 1), Moves(2, 4, 0, 2)))
+    with pytest.raises(RefusedError, match="the plan moves bin 2 twice"):
+        plan.target(origin)

@@ -7,7 +7,7 @@ import pytest
 from godwit.errors import RefusedError
 from godwit.model.requests import Abort, Migrate, Request, Schedule, Updates
 from godwit.model.routing import Routing, Update
-from godwit.protocol.course import PAST, Course
+from godwit.protocol.course import HORIZON, PAST, Course
 from godwit.protocol.migration import Phase
 
 TWO, FOUR = Routing.even(8, 2), Routing.even(8, 4)
@@ -53,6 +53,7 @@ def test_a_schedule_from_begin_to_end() -> None:
 
 REFUSED: dict[str, tuple[Course, Request, str]] = {
     "an update of an epoch that has begun": (IDLE, schedule(4), "epoch 4 has begun"),
+    "an update far ahead": (IDLE, schedule(5 + HORIZON), "too far ahead; the latest epoch"),
     "no update": (IDLE, schedule(), "holds no update"),
     "a schedule for other bins": (IDLE, schedule(5, bins=16), "has 16 bins"),
     "a schedule while moving": (moving(), schedule(9), "migration 7 of operator 'counts' is open"),
@@ -62,8 +63,8 @@ REFUSED: dict[str, tuple[Course, Request, str]] = {
     "a migration while moving": (moving(), migrate(9), "open; wait for its end, abort it or"),
     "a migration while scheduled": (
         IDLE.take(schedule(6)),
-        migrate(supersede=True),
-        "scheduled up to epoch 6",
+        migrate(),
+        "scheduled up to epoch 6; migrate when they have taken effect, or supersede them",
     ),
     "an abort of nothing": (IDLE, Abort(9, "counts", 7), "migration 7 .* is unknown; only an open"),
     "an abort of another": (moving(), Abort(9, "counts", 3), "migration 3 .* is unknown"),
@@ -107,6 +108,10 @@ def test_superseded() -> None:
     assert ends(course) == [(7, Phase.SUPERSEDED, 5)]
     course = course.begin(6, 102.0)
     assert (course.routing, ends(course)[-1]) == (TWO, (9, Phase.DONE, 6))
+    late = moving().take(migrate(9, origin=TWO, target=TWO, supersede=True))  # it moved since then
+    assert late.begin(6, 102.0).routing == TWO
+    course = IDLE.take(schedule(6)).take(migrate(9, supersede=True))
+    assert course.scheduled == ()
 
 
 def test_a_restart_with_the_same_routing_changes_nothing() -> None:

@@ -13,6 +13,7 @@ from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
 from godwit.protocol.migration import OPEN, Ended, Migration, Phase
 from godwit.strategies import all_at_once, batched, fluid, matched, paced
+from godwit.strategies.steps import left
 
 ORIGIN, TARGET = Routing.even(8, 2), Routing.even(8, 4)
 ENDS = [phase for phase in Phase if phase not in OPEN]
@@ -123,8 +124,9 @@ def test_json(phase: Phase) -> None:
 
 @pytest.mark.parametrize("phase", ENDS)
 def test_summary(phase: Phase) -> None:
-    ended = migration(phase=phase, ended=6).summary()
-    assert ended == Ended(7, "counts", "batched:4", (2, 4), 6, 100.0, phase, 6)
+    half = ORIGIN.toward(TARGET, left(ORIGIN, TARGET)[:2])
+    ended = migration(phase=phase, ended=6).summary(half)
+    assert ended == Ended(7, "counts", "batched:4", (2, 4), 6, 2, 100.0, phase, 6)
     assert Ended.from_json(json.loads(json.dumps(ended.to_json()))) == ended
 
 

@@ -74,7 +74,7 @@ class _Play:
         self._kill: Kill | None = None
         self._sim = Simulation(
             checkpoint,
-            workload.operator,
+            [*workload.before, workload.operator],
             workload.schema,
             workers=story.workers,
             bins=story.bins,

@@ -46,11 +46,15 @@ Asked = Wish | Trip | Stop
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is decided in an epoch: its routing, and what is to come."""
+    """What is decided in an epoch: its routing, and what is to come.
+
+    `given` is the number of workers that the program had named.
+    """
 
     routing: Routing
     wishes: tuple[Wish, ...] = ()
     trip: Trip | None = None
+    given: int | None = None
 
     def ask(self, asked: Asked, begun: int) -> "Plan":
         match asked:
@@ -64,10 +68,11 @@ class Plan:
                     routing = _granted(wishes, routing, epoch)
                 return replace(self, wishes=wishes)
             case Trip():
-                busy = self.wishes or (self.trip and not asked.supersede)
-                if busy or asked.target.bins != self.routing.bins or asked.origin != self.routing:
+                busy = (self.wishes or self.trip) and not asked.supersede
+                strange = asked.origin != self.routing and not self.trip
+                if busy or strange or asked.target.bins != self.routing.bins:
                     raise ImpossibleError
-                return replace(self, trip=asked)
+                return replace(self, trip=asked, wishes=())
             case Stop():
                 if self.trip is None or (asked.rollback and self.trip.back):
                     raise ImpossibleError
@@ -100,6 +105,7 @@ class Routes:
 
     def __init__(self, workers: int, bins: int) -> None:
         self.begun = -1
+        self._given: int | None = workers
         self._plan = Plan(even(bins, workers))
         self._plans: dict[int, Plan] = {}
         self._asked: list[Asked] = []
@@ -112,7 +118,8 @@ class Routes:
         return self._plans[epoch].routing
 
     def begin(self, epoch: int, seen: Routing) -> None:
-        self._plan = self._plans[epoch] = self._plan.begin(epoch, seen)
+        plan = replace(self._plan.begin(epoch, seen), given=self._given)
+        self._plan = self._plans[epoch] = plan
         self.begun, self._asked = epoch, []
 
     def is_possible(self, asked: Asked) -> bool:
@@ -131,10 +138,12 @@ class Routes:
         for good, migrations as soon as an epoch has begun with it.
 
         Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
-        both are given.
+        both are given. A program that names the same number of workers as before asks for nothing.
         """
         decided = self._plans.get(self.begun) or Plan(even(bins or 0, workers or 0))
-        routing = decided.routing
+        routing, self._given = decided.routing, workers
+        if workers == decided.given:
+            workers = None
         if bins is not None and bins != routing.bins:
             first_parts = np.arange(bins) * routing.bins // bins
             routing = Routing(routing.owners[first_parts], routing.workers)

@@ -47,4 +47,14 @@ def test_a_file_for_prometheus(tmp_path: Path) -> None:
         'godwit_watermark_seconds{operator="counts"} 5.0',
         "# TYPE godwit_records_total counter",
     } <= set(lines)
+    assert any(line.startswith('godwit_worker_seconds{operator="counts",part="') for line in lines)
     assert [path.name for path in tmp_path.glob("*.prom")] == ["godwit.prom"]
+
+
+def test_prometheus_tells_queries_apart(tmp_path: Path) -> None:
+    PrometheusFile(tmp_path / "godwit.prom", query="orders")(report(tmp_path / "checkpoint"))
+    lines = (tmp_path / "godwit.prom").read_text().splitlines()
+    assert {
+        'godwit_epoch{query="orders"} 1',
+        'godwit_left{query="orders",operator="counts"} 3',
+    } <= set(lines)

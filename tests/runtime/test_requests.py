@@ -51,6 +51,18 @@ REFUSED: dict[str, tuple[Callable[[Driver], Any], str]] = {
         lambda d: d.schedule("counts", [Update(1, 3, 1), Update(2, 4, 7)]),
         "unknown worker 7",
     ),
+    "an epoch far ahead": (
+        lambda d: d.schedule("counts", [Update(5, 3, 1), Update(2000, 3, 1)]),
+        "epoch 2000 is too far ahead; the latest epoch for an update is 1000",
+    ),
+    "another end than there is": (
+        lambda d: d.migrate("counts", EVEN, on_timeout="abort"),  # type: ignore[arg-type]
+        "can finish or rollback, not 'abort'",
+    ),
+    "a deadline in the past": (
+        lambda d: d.migrate("counts", EVEN, deadline=-1.0),
+        "a deadline is some seconds ahead",
+    ),
     "no update": (lambda d: d.schedule("counts", []), "holds no update"),
     "an unknown operator": (
         lambda d: d.schedule("sums", [Update(1, 3, 1)]),
@@ -221,7 +233,16 @@ def test_scheduled_updates_come_first(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     driver.schedule("counts", [Update(1, 0, 1)])
     with pytest.raises(RefusedError, match="are scheduled up to epoch 1; migrate when"):
-        driver.migrate("counts", THREE, supersede=True)
+        driver.migrate("counts", THREE)
+
+
+def test_superseded_updates_do_not_come_back(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    driver.schedule("counts", [Update(1, 0, 1)])
+    driver.migrate("counts", THREE, strategy=all_at_once(), supersede=True)
+    publish(driver, 0)
+    publish(drive(tmp_path), 1)
+    assert drive(tmp_path).routing("counts") == THREE
 
 
 @pytest.mark.parametrize("rollback", [False, True])
@@ -325,3 +346,36 @@ def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> No
     assert driver.routing("counts").owners.tolist() == [1, 0, 1, 1]
     assert driver.routing("others").owners.tolist() == [1, 0, 1, 0]
     assert len(driver.course("counts").scheduled) == 0
+
+
+def test_updates_as_data_that_cannot_be_are_refused_and_do_not_stop_the_query(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    publish(driver, 0)
+    driver.wish(0, [Wish("many", "counts", ((None, 0, 1),), workers=100_000)])
+    assert "request 1 was refused: workers must be from 1 to 65536" in caplog.text
+    driver = drive(tmp_path)
+    publish(driver, 1)
+    assert driver.routing("counts") == Routing.even(4, 2)
+
+
+def test_what_has_arrived_is_remembered(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=1, bins=4)
+    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    publish(driver, 0)
+    driver.abort("counts", id)
+    publish(driver, 1)
+    assert drive(tmp_path).arrived(id) == 1
+
+
+def test_a_number_of_workers_counts_until_the_program_names_another(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    driver.migrate("counts", THREE, strategy=all_at_once())
+    publish(driver, 0)
+    for epoch in (1, 2):
+        driver = drive(tmp_path, workers=2)
+        assert driver.routing("counts") == THREE
+        publish(driver, epoch)
+    for _ in range(2):  # until an epoch has begun with it
+        assert drive(tmp_path, workers=1).routing("counts").workers == 1

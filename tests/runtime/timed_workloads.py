@@ -11,7 +11,8 @@ import pyarrow as pa
 
 import godwit.operators as ops
 from godwit.operators import Aggregate, StateMachine
-from godwit.operators.event_machine import EventMachine
+from godwit.operators.definition import INPUT
+from godwit.operators.event_machine import EventMachine, Side
 from godwit.operators.expiring import Expiring
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import tumbling
@@ -45,19 +46,30 @@ def at(second: int | None) -> datetime | None:
 class Timed:
     """Knows the watermarks of an epoch and which of its records are late."""
 
+    inputs = 1
+
     def __init__(self) -> None:
-        self._clock: datetime | None = None
+        self._clocks: dict[int, datetime] = {}  # by input
         self._passed: datetime | None = None
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
-        until = None if self._clock is None else self._clock - timedelta(seconds=DELAY)
+        return self.run(rows, self.watermark())
+
+    def watermark(self) -> datetime | None:
+        """That of the next epoch."""
+        if len(self._clocks) < self.inputs:
+            return None
+        return min(self._clocks.values()) - timedelta(seconds=DELAY)
+
+    def run(self, rows: Sequence[Row], until: datetime | None) -> list[Row]:
+        """An epoch with this watermark."""
         given = [row for row in rows if row["at"] is not None]
         punctual = [row for row in given if self._passed is None or self._is_punctual(row)]
         outputs = self._epoch(punctual, until)
         self._passed = until
-        self._clock = max((row["at"] for row in given), default=self._clock)
-        if until is not None and self._clock is not None:
-            self._clock = max(self._clock, until + timedelta(seconds=DELAY))
+        for row in given:
+            input = row.get(INPUT, 0)
+            self._clocks[input] = max(self._clocks.get(input, row["at"]), row["at"])
         return outputs
 
     def _is_punctual(self, row: Row) -> bool:
@@ -158,6 +170,94 @@ ALARMS = _alarms("alarms", strict=False)
 IN_ORDER = _alarms("in_order", strict=True)
 
 
+# -- two inputs ------------------------------------------------------------------------------------
+
+_SIDES = pa.schema(
+    [
+        (INPUT, pa.int8()),
+        *KEY_FIELDS,
+        ("at", MOMENT),
+        ("left_n", pa.int64()),
+        ("right_m", pa.int64()),
+    ]
+)
+
+
+def pair(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    """The right is answered with what was last on the left, which a notice sets to 0 later."""
+    for kind, time, key, value, state in events:
+        if kind == "left":
+            state.n = value.n
+            notify(key, time + timedelta(seconds=LENGTH), value.n)
+        elif kind == "right":
+            yield *key, kind, time, value.m, state.n
+        else:
+            yield *key, kind, time, value.was, state.n
+            state.n = 0
+
+
+class Pairs(Timed):
+    inputs = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: dict[Key, int] = {}
+        self._notices: list[tuple[datetime, int, Key, int]] = []
+        self._numbers = count()
+
+    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
+        outputs = []
+        for row in _in_total_order(rows, "at", INPUT, "left_n", "right_m"):
+            key, time = _key(row), row["at"]
+            if row[INPUT]:
+                n = self._left.get(key)
+                outputs.append(_row(key, kind="right", time=time, of=row["right_m"], n=n))
+                continue
+            self._left[key] = row["left_n"]
+            later = time + timedelta(seconds=LENGTH)
+            self._notices.append((later, next(self._numbers), key, row["left_n"]))
+        due = sorted(one for one in self._notices if until and one[0] <= until)
+        self._notices = [one for one in self._notices if one not in due]
+        for time, _, key, was in due:
+            outputs.append(_row(key, kind="notice", time=time, of=was, n=self._left[key]))
+            self._left[key] = 0
+        return outputs
+
+    def state(self) -> dict[str, list[Row]]:
+        return {
+            "value": [_row(key, n=n) for key, n in self._left.items()],
+            "_notices": [_row(key, was=was) for _, _, key, was in self._notices],
+        }
+
+
+PAIRS = Workload(
+    "pairs",
+    _SIDES,
+    EventMachine.of(
+        "pairs",
+        KEY,
+        pair,
+        "n long",
+        "name string, part int, kind string, time timestamp, of long, n long",
+        _SIDES,
+        time="at",
+        delay=f"{DELAY} s",
+        notices="was long",
+        sides=(
+            Side("left", {"at": "at", "left_n": "n"}),
+            Side("right", {"at": "at", "right_m": "m"}),
+        ),
+    ),
+    Pairs,
+    _records(
+        **{INPUT: (0, 1, 0, 1, 0, 1, 0, 1)},
+        at=[at(s) for s in (0, 0, 1, 2, 3, 4, 8, 9)],
+        left_n=(1, None, 2, None, 3, None, 4, None),
+        right_m=(None, 5, None, 6, None, 7, None, 8),
+    ),
+)
+
+
 # -- windows ---------------------------------------------------------------------------------------
 
 _SPANS = [("window_start", MOMENT), ("window_end", MOMENT)]
@@ -217,6 +317,52 @@ WINDOWS = Workload(
     ),
     Windows,
     _records(**_windows_of((0, 1, 2, 3, 4, 5, 9)), n=(1, 2, 4, 8, 16, 32, 64)),
+)
+
+
+# -- one operator behind another ------------------------------------------------------------------
+
+_CLOSED = Windowed.define(
+    "closed", KEY, {"n": ops.count()}, _BIDS, tumbling(f"{LENGTH} s"), time="at", delay=f"{DELAY} s"
+)
+
+
+class Chained:
+    """Windows, whose counts ask for notices when they have closed."""
+
+    def __init__(self) -> None:
+        self._windows = Windows()
+        self._alarms = Alarms(strict=False)
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        until = self._windows.watermark()
+        closed = [
+            _row(_key(window), at=window["window_time"], n=window["rows"])
+            for window in self._windows.run(rows, until)
+        ]
+        return self._alarms.run(closed, until and until - timedelta(seconds=DELAY))
+
+    def state(self) -> dict[str, list[Row]]:
+        return self._alarms.state()
+
+
+CHAINED = Workload(
+    "chained",
+    _BIDS,
+    EventMachine.of(
+        "chained",
+        KEY,
+        alarm,
+        "seen long",
+        "name string, part int, kind string, time timestamp, n long, seen long",
+        _CLOSED.output,
+        time="window_time",
+        delay=f"{DELAY} s",
+        notices="n long",
+    ),
+    Chained,
+    WINDOWS.records,
+    before=(_CLOSED,),
 )
 
 
@@ -326,4 +472,4 @@ FORGETFUL = Workload(
     ),
 )
 
-TIMED = (ALARMS, IN_ORDER, WINDOWS, FADING, FORGETFUL)
+TIMED = (ALARMS, IN_ORDER, PAIRS, WINDOWS, CHAINED, FADING, FORGETFUL)

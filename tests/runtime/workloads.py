@@ -44,13 +44,17 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An operator, its model, and the records that the batches of a history are made of."""
+    """An operator, its model, and the records that the batches of a history are made of.
+
+    There may be operators `before` it, which the model then includes.
+    """
 
     name: str
     schema: pa.Schema
     operator: Operator
     model: Callable[[], Model]
     records: tuple[Row, ...]
+    before: tuple[Operator, ...] = ()
 
     def __repr__(self) -> str:
         return self.name

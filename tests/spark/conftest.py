@@ -1,12 +1,43 @@
-"""A feed of words, for tests on real Spark."""
+"""A feed of words, and JVMs that start in half of the usual time, for tests on real Spark."""
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.spark.feed import Feed
+from tests.spark.kills import bank
+from tests.spark.kills.running import Application
+from tests.spark.kills.truth import check
 
 
 @pytest.fixture
 def feed(tmp_path: Path) -> Feed:
     return Feed(tmp_path / "input", "word string")
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Options of a JVM that finds its classes in an archive.
+
+    The archive is made by an application that nobody kills, whose results must be exact, too.
+    Processes that run tests side by side share it.
+    """
+    side_by_side = "PYTEST_XDIST_WORKER" in os.environ
+    shared = (
+        tmp_path_factory.getbasetemp().parent if side_by_side else tmp_path_factory.getbasetemp()
+    )
+    archive = shared / "classes.jsa"
+    java = "-XX:+IgnoreUnrecognizedVMOptions -XX:{}={}"
+    with (shared / "classes.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            home = tmp_path_factory.mktemp("undisturbed")
+            bank.write_input(home, range(2))
+            with Application(home, java.format("ArchiveClassesAtExit", archive)) as application:
+                application.start()
+                assert application.wait() == 0
+                application.wait_for_all()
+            check(home, published=1, delivered=1)
+    return java.format("SharedArchiveFile", archive)

@@ -124,6 +124,47 @@ def test_a_window_closes_on_an_idle_stream(spark: SparkSession, feed: Feed, tmp_
     assert closed == [(-5, 5, 1), (0, 10, 2), (5, 15, 1)]
 
 
+def test_a_busy_stream_needs_no_ticks(spark: SparkSession, tmp_path: Path) -> None:
+    sink = Sink()
+    source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=2)
+    job = (
+        gw.stream(source.load().selectExpr("value % 3 AS user", "timestamp AS at"))
+        .aggregate(
+            "counts", key="user", window=gw.tumbling("1 s"), time="at", delay="0 s", n=gw.count()
+        )
+        .to(gw.foreach_batch(sink))
+    )
+    query = job.start(tmp_path / "checkpoint", bins=4096)
+    query.await_epoch(12)
+    query.stop()
+    assert len(sink.rows) > 20
+    assert not list((tmp_path / "checkpoint" / "spark" / "sources" / "1").glob("[0-9]*"))
+
+
+def test_an_open_migration_does_not_delay_the_end_of_a_stream(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    sink = Sink()
+    job = (
+        gw.stream(feed.stream(spark))
+        .aggregate(
+            "counts", key="user", window=gw.tumbling("10 s"), time="at", delay="0 s", n=gw.count()
+        )
+        .to(gw.foreach_batch(sink))
+    )
+    once = job.start(tmp_path / "checkpoint", workers=2, bins=4096, available_now=True)
+    with pytest.raises(gw.RefusedError, match="available_now"):
+        once.finish()
+    once.await_termination()
+    query = job.start(tmp_path / "checkpoint")
+    feed.add(clicks(1, 6, 20))
+    migration = query.migrate(4, strategy="fluid")
+    query.finish()
+    assert migration.outcome == "open"
+    assert (query.epoch or 0) < 100
+    assert sorted((start, n) for _, start, _, _, n in sink.rows) == [(0, 2), (20, 1)]
+
+
 def add_names(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
     """Left: a name for a user. Right: clicks, which wait for the name for at most 10 seconds."""
     for kind, time, key, value, state in events:

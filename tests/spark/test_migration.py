@@ -117,3 +117,26 @@ def test_2_20_bins_and_a_scattered_routing(spark: SparkSession, feed: Feed, tmp_
         query.stop()
     assert state(spark, tmp_path / "checkpoint") == {"a": 2, "b": 2, "c": 2, "d": 2, "e": 1}
     assert not verify(tmp_path / "checkpoint").findings
+
+
+def test_a_program_that_starts_again_goes_on_with_its_migration(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    feed.add(words("a b c"))
+    job = counting(spark, feed, gw.memory("again"))
+    query = job.start(tmp_path / "checkpoint", workers=2, bins=4096)
+    query.process_all_available()
+    asked = query.migrate(4, strategy="fluid")
+    query.await_epoch((query.epoch or 0) + 1)
+    query.stop()
+    again = job.start(tmp_path / "checkpoint", workers=2, bins=4096)  # the same program
+    try:
+        found = again.migration()
+        assert found is not None
+        assert (found.id, found.progress.bins) == (asked.id, 2048)
+        found.abort(rollback=True)
+        assert found.wait(timeout=60) == "rolled back"
+        assert found.progress == Progress(0, 2048, "rolled back")
+        assert again.migration() is None
+    finally:
+        again.stop()

@@ -100,7 +100,7 @@ def test_state_machine_with_all_forms_of_state_and_types(
     assert len(found) == len(rows)
     items = gw.read_state(spark, tmp_path / "checkpoint", "auctions", table="items")
     assert sorted(row.price for row in items.collect()) == sorted(row["price"] for row in rows)
-    with pytest.raises(gw.ConfigError, match="several tables: profile, items, seen"):
+    with pytest.raises(gw.ConfigError, match="several tables; name one of profile, items, seen"):
         gw.read_state(spark, tmp_path / "checkpoint", "auctions")
 
 

@@ -4,12 +4,14 @@ import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import godwit as gw
+from godwit import faults
 from godwit.log.layout import SPARK
 from tests.spark.counting import counting, run_to_end, state, words
 from tests.spark.feed import Feed
@@ -113,3 +115,41 @@ def test_state_in_spark_is_refused(spark: SparkSession, feed: Feed) -> None:
             gw.stream(stateful)
     grouped = lookup.groupBy("word").agg(sf.max("n").alias("n"))
     gw.stream(rows.join(grouped, "word").where("n > 0").union(rows.withColumn("n", sf.lit(1))))
+
+
+def test_an_initial_state_whose_load_was_interrupted_is_not_forgotten(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    def die(point: str, side: faults.Side, epoch: int) -> None:
+        if (point, side) == ("manifest", "before"):
+            raise InterruptedError
+
+    checkpoint = tmp_path / "checkpoint"
+    initial = {"counts": spark.createDataFrame([("a", 5)], "word string, n long")}
+    job = counting(spark, feed, gw.memory("interrupted"))
+    with patch.object(faults, "handler", die), pytest.raises(InterruptedError):
+        job.start(checkpoint, workers=2, initial=initial)
+    with pytest.raises(gw.CheckpointError, match="the load of its initial state was interrupted"):
+        job.start(checkpoint, workers=2)
+    feed.add(words("a b"))
+    run_to_end(job, checkpoint, workers=2, initial=initial)
+    assert state(spark, checkpoint) == {"a": 6, "b": 1}
+
+
+def test_damaged_outputs_are_not_delivered(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    def die(point: str, side: faults.Side, epoch: int) -> None:
+        if (point, side) == ("sink", "before"):
+            raise InterruptedError
+
+    checkpoint = tmp_path / "checkpoint"
+    feed.add(words("a b"))
+    job = counting(spark, feed, gw.files(tmp_path / "output"))
+    with patch.object(faults, "handler", die), pytest.raises(InterruptedError):
+        run_to_end(job, checkpoint, workers=1)
+    (file,) = (checkpoint / "godwit" / "outputs").rglob("*.parquet")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(gw.DamagedFileError, match=file.name):
+        run_to_end(job, checkpoint)
+    assert not list((tmp_path / "output").glob("epoch=*"))

@@ -133,7 +133,7 @@ def test_an_operator_of_several_tables(tmp_path: Path) -> None:
     assert [row["n"] for row in sim.state("last")] == [0]
     assert [row["n"] for row in sim.state("all")] == [1, 2, 0]
     assert sim.outputs() == []
-    with pytest.raises(ConfigError, match="several tables: last, all"):
+    with pytest.raises(ConfigError, match="several tables; name one of last, all"):
         sim.state()
     with pytest.raises(ConfigError, match="unknown table 'none'"):
         sim.state("none")

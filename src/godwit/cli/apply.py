@@ -1,6 +1,7 @@
 """`godwit apply CHECKPOINT`: start a migration of a running query."""
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from godwit.cli import watch
 from godwit.cli.asking import ask
 from godwit.cli.command import add_command
+from godwit.cli.output import add_json
 from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.model.plan import Plan
@@ -27,7 +29,7 @@ or for a budget such as 50% or 50ms), all-at-once, fluid (one bin an epoch), bat
 matched[:GAP] (one bin an epoch for each pair of a source and a destination, GAP epochs between)
 
 exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
-request waits for the query to run
+request waits for the query to run, or for 'godwit abort'
 """
 
 
@@ -44,7 +46,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--workers", type=int, help="instead of a plan: spread evenly over so many")
     parser.add_argument("--operator", help="needed with --workers if the query has several")
     parser.add_argument("--strategy", default="paced", help="default: %(default)s")
-    parser.add_argument("--deadline", type=float, metavar="SECONDS", help="from now")
+    parser.add_argument("--deadline", type=_seconds, metavar="SECONDS", help="from now")
     parser.add_argument(
         "--on-timeout", choices=["finish", "rollback"], default="finish", help="default: finish"
     )
@@ -52,6 +54,7 @@ def add_to(commands: Any) -> None:
         "--supersede", action="store_true", help="end an open migration where it is"
     )
     parser.add_argument("--watch", action="store_true", help="follow it to its end")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,8 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.on_timeout,
         arguments.supersede,
     )
-    code, id = ask(path, request)
-    return watch.follow(path, operator.name, id) if arguments.watch and code == 0 else code
+    answer = ask(path, request)
+    answer.tell(json=arguments.json)
+    if arguments.watch and answer.code == 0:
+        return watch.follow(path, operator.name, answer.id, json=arguments.json)
+    return answer.code
 
 
 def _wanted(arguments: argparse.Namespace, overview: Overview) -> tuple[OperatorView, Routing]:
@@ -80,6 +86,13 @@ def _wanted(arguments: argparse.Namespace, overview: Overview) -> tuple[Operator
     if arguments.plan is None:
         operator = overview.operator(arguments.operator)
         return operator, operator.routing.spread(arguments.workers)
-    plan = Plan.from_text(Path(arguments.plan).read_text())
+    plan = Plan.from_text(Path(arguments.plan).read_text(errors="replace"))
     operator = overview.operator(plan.operator)
     return operator, plan.target(operator.routing)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError
+    return seconds

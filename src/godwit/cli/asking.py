@@ -1,33 +1,57 @@
 """Asking a query that runs in another process, through its checkpoint, and its answer."""
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
-from godwit.cli.output import note
+from godwit.cli.output import note, print_json
 from godwit.log.history import History
 from godwit.log.journal import tick
 from godwit.model.requests import Abort, Migrate
 
 ANSWER_SECONDS = 20.0
 LOOK_SECONDS = 0.1
+CODES = {"accepted": 0, "refused": 1, "waiting": 3}
 
 
-def ask(checkpoint: Path, request: Migrate | Abort) -> tuple[int, int]:
-    """Make a request and tell what the query answers: an exit code, and the request's id."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of the request with this id."""
+
+    id: int
+    answer: Literal["accepted", "refused", "waiting"]
+    reason: str = ""
+
+    @property
+    def code(self) -> int:
+        """The exit code that says so."""
+        return CODES[self.answer]
+
+    def tell(self, *, json: bool) -> None:
+        if json:
+            print_json(asdict(self))
+        else:
+            reason = f": {self.reason}" if self.reason else ""
+            verb = "" if self.answer == "waiting" else "was "
+            note(f"request {self.id} {verb}{self.answer}{reason}")
+
+
+def ask(checkpoint: Path, request: Migrate | Abort) -> Answer:
+    """Make a request, and wait for some epochs for the answer."""
     history = History.inspect(checkpoint)
     id = history.control.add(request).id
     tick(history.files)
-    deadline = time.monotonic() + ANSWER_SECONDS
+    seconds = max(ANSWER_SECONDS, 3 * (history.pace() or 0.0))
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if answer := _answer(history, id):
-            note(answer)
-            return (0 if answer.endswith("accepted") else 1), id
+            return answer
         time.sleep(LOOK_SECONDS)
-    note(f"request {id} waits: no query has answered within {ANSWER_SECONDS:.0f} s")
-    return 3, id
+    return Answer(id, "waiting", f"no query has answered within {seconds:.0f} s")
 
 
-def _answer(history: History, id: int) -> str | None:
+def _answer(history: History, id: int) -> Answer | None:
     """From an intent that was decided with the request taken in."""
     for epoch in reversed(history.intents()):
         intent = history.intent(epoch)
@@ -36,6 +60,6 @@ def _answer(history: History, id: int) -> str | None:
         if intent.control < id:
             return None
         if str(id) in intent.refused:
-            return f"request {id} was refused: {intent.refused[str(id)]}"
-        return f"request {id} was accepted"
+            return Answer(id, "refused", intent.refused[str(id)])
+        return Answer(id, "accepted")
     return None

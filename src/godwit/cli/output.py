@@ -15,6 +15,11 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2))
 
 
+def print_line(data: Any) -> None:
+    """JSON in one line."""
+    print(json.dumps(data), flush=True)
+
+
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Columns as wide as they have to be; numbers to the right."""
     body = [[_text(cell) for cell in row] for row in rows]

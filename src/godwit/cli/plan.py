@@ -5,11 +5,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from godwit.cli.command import add_command
 from godwit.cli.output import note, print_table, size
 from godwit.log.files import Location
 from godwit.model.plan import Plan
 from godwit.runtime.overview import OperatorView, Overview
+from godwit.runtime.sizes import epochs_left
+from godwit.strategies import AllAtOnce, Batched, Fluid
+
+MOVES = 20  # that are shown
 
 EXAMPLES = """\
 examples:
@@ -34,7 +40,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--operator", help="needed if the query has several")
     parser.add_argument("--out", metavar="FILE", help="write the plan there; it must not exist")
     parser.add_argument(
-        "--explain", action="store_true", help="show what each worker gives, gets and then has"
+        "--explain", action="store_true", help="show owners now and then, bytes and time"
     )
 
 
@@ -44,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = operator.routing.spread(arguments.workers)
     plan = Plan.of(operator.name, operator.routing, target)
     if arguments.explain:
-        explain(operator, plan)
+        explain(operator, plan, overview.pace)
         if not arguments.out:
             return 0
     if arguments.out:
@@ -56,19 +62,36 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def explain(operator: OperatorView, plan: Plan) -> None:
-    """What each worker gives and gets; bytes are by the share of its bins."""
-    target = plan.target(operator.routing)
-    each = operator.bytes / operator.routing.bins
-    moves = [(m.source, m.target, m.last - m.first + 1) for m in plan.moves]
-    rows = []
-    for worker in range(max(operator.routing.workers, plan.workers)):
-        gives = sum(count for source, _, count in moves if source == worker)
-        gets = sum(count for _, to, count in moves if to == worker)
-        before, after = (len(r.bins_of(worker)) for r in (operator.routing, target))
-        rows.append([worker, before, gives, gets, after, size(gets * each), size(after * each)])
+def explain(operator: OperatorView, plan: Plan, pace: float | None) -> None:
+    """Which bins go where, what each worker then has, how long it takes; bytes are estimated."""
+    origin, target = operator.routing, plan.target(operator.routing)
+    moved = sum(operator.sizes[m.first : m.last + 1].sum() for m in plan.moves)
     print(
-        f"{operator.name}: {operator.routing.workers} -> {plan.workers} workers, {plan.bins:,} of "
-        f"{operator.routing.bins:,} bins move, about {size(plan.bins * each)}"
+        f"{operator.name}: {origin.workers} -> {plan.workers} workers, {plan.bins:,} of "
+        f"{origin.bins:,} bins move, about {size(moved)}\n"
     )
-    print_table(["worker", "bins", "gives", "gets", "then", "to read", "state"], rows)
+    shown = [
+        [
+            f"{m.first}-{m.last}",
+            m.source,
+            m.target,
+            size(operator.sizes[m.first : m.last + 1].sum()),
+        ]
+        for m in plan.moves[:MOVES]
+    ]
+    print_table(["bins", "from", "to", "state"], shown)
+    if len(plan.moves) > MOVES:
+        print(f"... and {len(plan.moves) - MOVES:,} more: see the plan")
+    print()
+    rows = []
+    for worker in range(max(origin.workers, plan.workers)):
+        before, after = (r.bins_of(worker) for r in (origin, target))
+        gets = operator.sizes[np.setdiff1d(after, before)].sum()
+        state = operator.sizes[after].sum()
+        rows.append([worker, len(before), len(after), size(gets), size(state)])
+    print_table(["worker", "bins", "then", "to read", "state"], rows)
+    for strategy in (AllAtOnce(), Batched(64), Fluid()):
+        epochs = epochs_left(strategy, origin, target)
+        seconds = f", about {epochs * pace:.0f} s" if pace else ""
+        print(f"{strategy}: {epochs:,} epochs{seconds}")
+    print("paced: as many epochs as destinations need to fetch what they lack")

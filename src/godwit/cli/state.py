@@ -103,8 +103,19 @@ def _export(snapshot: Snapshot, target: Path) -> int:
     writers = {".parquet": _to_parquet, ".csv": _to_csv, ".jsonl": _to_jsonl}
     if target.suffix not in writers:
         raise ConfigError(f"{target}: name a file that ends in {', '.join(writers)}")
+    if target.suffix == ".csv":
+        for field in snapshot.schema:
+            if pa.types.is_nested(field.type):
+                raise ConfigError(
+                    f"column '{field.name}' is {field.type}, which CSV cannot hold: export to "
+                    ".parquet or .jsonl"
+                )
     with target.open("xb") as file:
-        return sum(writers[target.suffix](file, snapshot.schema, snapshot.read()))
+        try:
+            return sum(writers[target.suffix](file, snapshot.schema, snapshot.read()))
+        except BaseException:
+            target.unlink()
+            raise
 
 
 def _to_parquet(file: Any, schema: pa.Schema, tables: Iterator[pa.Table]) -> Iterator[int]:

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     driver = overview.driver
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(driver.time))
-    print(f"epoch {overview.epoch}" + _in_flight(overview))
+    print(f"epoch {overview.epoch}" + _in_flight(overview) + _backlog(overview))
     print(f"driver {driver.number}: process {driver.pid} on {driver.host} since {since}")
     for operator in overview.operators.values():
         _print_operator(operator)
@@ -49,6 +49,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
     data = asdict(overview)
     for name, operator in overview.operators.items():
         entry = data["operators"][name]
+        del entry["sizes"]
         entry["routing"] = {"bins": operator.routing.bins, "digest": operator.routing.digest()}
         entry |= {"records": operator.records, "imbalance": round(operator.imbalance, 3)}
     return data
@@ -70,6 +71,12 @@ def progress(migration: MigrationView) -> str:
 
 def _in_flight(overview: Overview) -> str:
     return f", epoch {overview.begun} in flight" if overview.begun > overview.epoch else ""
+
+
+def _backlog(overview: Overview) -> str:
+    if overview.backlog is None:
+        return ", backlog not told by the sources"
+    return f", backlog {overview.backlog:,}"
 
 
 def _print_operator(operator: OperatorView) -> None:

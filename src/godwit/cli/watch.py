@@ -2,16 +2,18 @@
 
 import argparse
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import note
+from godwit.cli.output import note, print_line
 from godwit.cli.status import progress
 from godwit.log.files import Location
 from godwit.runtime.overview import MigrationView, Overview
 
 LOOK_SECONDS = 0.2
+SILENCE_SECONDS = 30.0
 
 EXAMPLES = """\
 examples:
@@ -33,6 +35,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("id", metavar="ID", nargs="?", type=int, help="default: the newest")
     parser.add_argument("--operator", help="needed if the query has several")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each change")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,12 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not known:
         note(f"operator '{operator.name}' has no migration")
         return 1
-    return follow(path, operator.name, arguments.id or known[-1].id)
+    return follow(path, operator.name, arguments.id or known[-1].id, json=arguments.json)
 
 
-def follow(checkpoint: Path, operator: str, id: int) -> int:
+def follow(checkpoint: Path, operator: str, id: int, *, json: bool = False) -> int:
     """Print what changes until the migration has ended and its last epoch is published."""
-    shown = None
+    shown, epoch, since = None, None, time.monotonic()
     while True:
         overview = Overview.of(checkpoint)
         migration = _find(overview, operator, id)
@@ -55,12 +58,25 @@ def follow(checkpoint: Path, operator: str, id: int) -> int:
             note(f"migration {id} of operator '{operator}' is not known (any more)")
             return 1
         if migration.epoch is not None and overview.epoch >= migration.epoch:
-            print(f"epoch {overview.epoch}: migration {id} is {migration.outcome}")
+            text = f"migration {id} is {migration.outcome}"
+            _print(overview.epoch, migration, text, json=json)
             return 0 if migration.outcome == "done" else 1
         if (now := (migration.arrived, migration.outcome)) != shown:
             shown = now
-            print(f"epoch {overview.begun}: {progress(migration)}", flush=True)
+            _print(overview.begun, migration, progress(migration), json=json)
+        if overview.begun != epoch:
+            epoch, since = overview.begun, time.monotonic()
+        elif time.monotonic() - since > SILENCE_SECONDS:
+            note(f"no epoch has begun for {SILENCE_SECONDS:.0f} s: does the query run?")
+            since = time.monotonic()
         time.sleep(LOOK_SECONDS)
+
+
+def _print(epoch: int, migration: MigrationView, text: str, *, json: bool) -> None:
+    if json:
+        print_line({"epoch": epoch, "migration": asdict(migration)})
+    else:
+        print(f"epoch {epoch}: {text}", flush=True)
 
 
 def _find(overview: Overview, operator: str, id: int) -> MigrationView | None:

@@ -30,6 +30,9 @@ class Control:
         number = max(self.ids() + self._undone(), default=0) + 1
         numbered = replace(request, id=number)
         self._files.create(request_name(number), encode("request", numbered.to_json()))
+        if number in self._undone():  # another's, taken in and put aside since we looked
+            self._files.delete(request_name(number))
+            raise FileExistsError(request_name(number))
         return numbered
 
     def ids(self) -> list[int]:

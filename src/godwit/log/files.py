@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -81,7 +82,8 @@ class Files:
 
     Every change passes through `staging`, where new files are written and old ones are unlinked. A
     process that moves this directory away therefore stops all changes through this object, at once
-    and for good: the next one fails with FileNotFoundError. Without `staging`, new files are
+    and for good: the next one fails with FileNotFoundError, or with NotADirectoryError if there is
+    a file in its place. Without `staging`, new files are
     written beside their target under a name that `names` does not show.
     """
 
@@ -113,7 +115,8 @@ class Files:
                 ) from error
             raise
         finally:
-            draft.unlink(missing_ok=True)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                draft.unlink()
         self._sync(target.parent)
 
     def replace(self, name: str, data: bytes) -> None:
@@ -136,7 +139,8 @@ class Files:
             if not self._staging.is_dir():
                 raise
         else:
-            grave.unlink(missing_ok=True)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                grave.unlink()
 
     def move(self, name: str, target: str) -> None:
         """Move a file to a new name, which must be free; at no time is it at neither."""

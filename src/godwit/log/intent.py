@@ -16,7 +16,9 @@ class Intent:
     ones were refused and why, `sources` which of the last ones came as data. Routings, migrations
     (`open` and `past` ones) and merges are by operator; but for the id of an open migration, the
     last two are JSON that the log does not look into. So are watermarks, for operators that have
-    one, in microseconds since 1970.
+    one, in microseconds since 1970. `given` is the number of workers that the program named at its
+    start, if it did. `backlog` is how many offsets of the sources the epoch leaves to read, if they
+    tell; it decides nothing.
     """
 
     epoch: int
@@ -30,6 +32,8 @@ class Intent:
     migrations: Mapping[str, Any] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
     sources: Sequence[str] = ()
+    given: int | None = None
+    backlog: int | None = None
 
     def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
         """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
@@ -48,6 +52,8 @@ class Intent:
             "migrations": dict(self.migrations),
             "watermarks": dict(self.watermarks),
             "sources": list(self.sources),
+            "given": self.given,
+            "backlog": self.backlog,
         }
 
     @classmethod
@@ -67,4 +73,6 @@ class Intent:
             migrations=data["migrations"],
             watermarks=data["watermarks"],
             sources=tuple(data["sources"]),
+            given=data["given"],
+            backlog=data["backlog"],
         )

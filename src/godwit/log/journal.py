@@ -202,7 +202,7 @@ class Journal(History):
         """Say FencedError when a change fails because a newer driver took our staging away."""
         try:
             yield
-        except (FileNotFoundError, FileExistsError):
+        except (FileNotFoundError, FileExistsError, NotADirectoryError):
             self.check()
             raise
 
@@ -252,20 +252,26 @@ def _take(history: History, durable: bool) -> tuple[int, Path]:
             return number, staging
         except FileExistsError:
             shutil.rmtree(staging, ignore_errors=True)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if staging.is_dir():
                 raise
             # A later driver closed our staging before we had a generation: take the next.
 
 
 def _close_older(files: Files, generation: int) -> None:
-    """Take the staging directories of all older generations away: the fence."""
+    """Take the staging directories of all older generations away: the fence.
+
+    A file stays in the place of each: the JVM of an older driver would make the directory again, in
+    order to write its log there.
+    """
     for name in files.names(STAGING):
-        number = name.partition("-")[0]
-        if number.isdecimal() and int(number) < generation:
-            closed = files.root / STAGING / f".{name}"
-            try:
-                (files.root / STAGING / name).rename(closed)
-            except FileNotFoundError:
-                continue  # closed by another driver at the same time
+        number, place = name.partition("-")[0], files.root / STAGING / name
+        if not number.isdecimal() or int(number) >= generation:
+            continue
+        while not place.is_file():
+            closed = place.with_name(f".{uuid.uuid4().hex}")
+            with suppress(FileNotFoundError):  # closed by another driver at the same time
+                place.rename(closed)
             shutil.rmtree(closed, ignore_errors=True)
+            with suppress(FileExistsError):
+                place.touch(exist_ok=False)

@@ -60,6 +60,11 @@ def offsets_digest(spark: Path, epoch: int) -> str | None:
     return hashlib.sha256(b"\n".join(lines[1:])).hexdigest()
 
 
+def source_offsets(spark: Path, epoch: int) -> list[str]:
+    """The offsets that each source has reached with an epoch, as JSON; `-` where it has none."""
+    return (spark / OFFSETS / str(epoch)).read_text().splitlines()[2:]
+
+
 def agree(checkpoint: Path, spark: Path, history: History) -> None:
     """Raise CheckpointError, with the next step, unless Spark's log and Godwit's fit together.
 

@@ -71,6 +71,8 @@ class Plan:
                     raise RefusedError(
                         f"the plan moves {moves}, but worker {moves.source} does not own bin {bin}"
                     )
+                if bin in owners:
+                    raise RefusedError(f"the plan moves bin {bin} twice")
                 owners[bin] = moves.target
         return origin.assign(owners, self.workers)
 
@@ -87,9 +89,12 @@ class Plan:
         try:
             data = json.loads(text)
             moves = _moves(data.pop("moves"))
-            return cls(**data, moves=tuple(moves))
+            plan = cls(**data, moves=tuple(moves))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ConfigError(f"not a plan that Godwit can read ({error})") from None
+        if [*map(type, (plan.operator, plan.routing, plan.workers))] != [str, str, int]:
+            raise ConfigError("a plan names its operator, routing and number of workers")
+        return plan
 
 
 def _move_to_json(moves: Moves) -> dict[str, Any]:
@@ -101,5 +106,8 @@ def _moves(entries: Iterable[dict[str, Any]]) -> list[Moves]:
     found = []
     for entry in entries:
         first, _, last = str(entry["bins"]).partition("-")
-        found.append(Moves(int(first), int(last or first), int(entry["from"]), int(entry["to"])))
+        moves = Moves(int(first), int(last or first), int(entry["from"]), int(entry["to"]))
+        if moves.first > moves.last:
+            raise ValueError(f"bins {entry['bins']}")
+        found.append(moves)
     return found

@@ -47,6 +47,11 @@ class Load(Around):
             twice = int(np.flatnonzero(np.diff(groups.starts, append=len(hashes)) > 1)[0])
             key = groups.keys.slice(twice, 1).to_pylist()[0]
             raise OperatorError(self.name, repr(key), "this key stands twice in the initial state")
+        for name in spec.sub.names:
+            if records.column(name).null_count:
+                raise OperatorError(
+                    self.name, "?", f"column '{name}' of the initial state has nulls"
+                )
         if spec.sub.names == [POSITION]:
             records = _renumbered(records, hashes, spec)
         columns = [pa.array(hashes), pa.repeat(pa.scalar(UPSERT, pa.int8()), len(hashes))]

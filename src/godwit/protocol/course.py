@@ -4,20 +4,22 @@ All requests end here, whoever made them and by whatever way, in the order of th
 taken in is never lost: the state after an epoch has begun is written down with its intent.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, get_args
 
 import numpy as np
 
 from godwit.errors import ConfigError, RefusedError
-from godwit.model.requests import Abort, Finish, Migrate, Request, Schedule
+from godwit.model.requests import Abort, Finish, Migrate, OnTimeout, Request, Schedule
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
 from godwit.strategies import Paced
 from godwit.strategies.steps import NOTHING, Ready, sought
 
 PAST = 20  # ended migrations that an operator remembers
+HORIZON = 1000  # epochs that updates may be ahead: an idle query runs them all, empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,17 @@ class Course:
         """The query starts again with this routing; another one than before overrules requests."""
         if routing == self.routing:
             return self
-        changed = replace(self, routing=routing, scheduled=())
-        if self.migration is None:
-            return changed
-        return changed._with(self.migration.overrule(self.begun))
+        overruled = (
+            self if self.migration is None else self._with(self.migration.overrule(self.begun))
+        )
+        return replace(overruled, routing=routing, scheduled=())
 
     def _with(self, migration: Migration) -> Self:
         """With the migration after an event: still open, or with those of the past."""
         if migration.is_open:
             return replace(self, migration=migration)
-        return replace(self, migration=None, past=(*self.past, migration.summary())[-PAST:])
+        ended = migration.summary(self.routing)
+        return replace(self, migration=None, past=(*self.past, ended)[-PAST:])
 
     def _schedule(self, request: Schedule) -> Self:
         if not request.updates:
@@ -97,6 +100,11 @@ class Course:
         if first <= self.begun:
             raise RefusedError(
                 f"epoch {first} has begun; the earliest epoch for an update is {self.begun + 1}"
+            )
+        if request.last > self.begun + HORIZON:
+            raise RefusedError(
+                f"epoch {request.last} is too far ahead; the latest epoch for an update is "
+                f"{self.begun + HORIZON}"
             )
         self._check_bins(request.bins)
         if self.migration is not None:
@@ -107,26 +115,32 @@ class Course:
 
     def _migrate(self, request: Migrate) -> Self:
         self._check_bins(request.target.bins)
-        if self.scheduled:
+        if self.scheduled and not request.supersede:
             last = max(schedule.last for schedule in self.scheduled)
             raise RefusedError(
                 f"updates of operator '{self.operator}' are scheduled up to epoch {last}; "
-                "migrate when they have taken effect"
+                "migrate when they have taken effect, or supersede them"
             )
         if self.migration is not None and not request.supersede:
             raise RefusedError(f"{self._opened()}; wait for its end, abort it or supersede it")
-        if request.origin != self.routing:
+        if request.origin != self.routing and self.migration is None:
             raise RefusedError(
                 f"the plan was made for another routing than operator '{self.operator}' has now; "
                 "plan again"
             )
+        if request.on_timeout not in get_args(OnTimeout):
+            raise RefusedError(
+                f"on timeout a migration can finish or rollback, not '{request.on_timeout}'"
+            )
+        if request.deadline is not None and not request.time <= request.deadline < math.inf:
+            raise RefusedError("a deadline is some seconds ahead")
         try:
             migration = Migration.of(request)
         except ConfigError as error:  # an unknown strategy
             raise RefusedError(str(error)) from None
         if self.migration is not None:
             self = self._with(self.migration.supersede(self.begun))
-        return replace(self, migration=migration)
+        return replace(self, migration=migration, scheduled=())
 
     def _abort(self, request: Abort) -> Self:
         migration = self.migration

@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
+import numpy as np
+
 from godwit.errors import RefusedError
 from godwit.model.requests import Migrate, OnTimeout
 from godwit.model.routing import Routing
@@ -125,15 +127,17 @@ class Migration:
             on_timeout=request.on_timeout,
         )
 
-    def summary(self) -> "Ended":
-        """What remains of it when it has ended."""
+    def summary(self, routing: Routing) -> "Ended":
+        """What remains of it when it has ended with this routing."""
         assert self.ended is not None
+        bins = left(self.origin, self.target)
         return Ended(
             id=self.id,
             operator=self.operator,
             strategy=str(self.strategy),
             workers=(self.origin.workers, self.target.workers),
-            bins=len(left(self.origin, self.target)),
+            bins=len(bins),
+            arrived=int(np.sum(routing.owners[bins] == self.target.owners[bins])),
             accepted=self.accepted,
             phase=self.phase,
             epoch=self.ended,
@@ -152,7 +156,8 @@ class Migration:
 class Ended:
     """A migration of the past: `phase` is its end, `epoch` the last one that began before it.
 
-    `bins` is how many it was to move, `workers` how many there were before and should be after.
+    `bins` is how many it was to move, of which so many `arrived`; `workers` how many there were
+    before and should be after.
     """
 
     id: int
@@ -160,9 +165,16 @@ class Ended:
     strategy: str
     workers: tuple[int, int]
     bins: int
+    arrived: int
     accepted: float
     phase: Phase
     epoch: int
+
+    def __str__(self) -> str:
+        return (
+            f"migration {self.id} of '{self.operator}' is {self.phase} with epoch {self.epoch}: "
+            f"{self.arrived:,} of {self.bins:,} bins have moved"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "phase": str(self.phase), "workers": list(self.workers)}

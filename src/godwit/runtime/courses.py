@@ -1,10 +1,11 @@
 """Taking requests in and deciding routings: the courses of all operators, kept in the log."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from godwit.errors import DamagedFileError, RefusedError
+from godwit.errors import ConfigError, DamagedFileError, RefusedError
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import request_name, undone_name
@@ -14,6 +15,8 @@ from godwit.model.time import END
 from godwit.protocol.course import Course
 from godwit.protocol.migration import Ended, Migration
 from godwit.strategies.steps import Ready
+
+log = logging.getLogger("godwit")
 
 REFUSALS = 20  # that are remembered, so that those who asked find the answer
 SOURCES = 200  # requests that came as data and are remembered, so that they are not taken in twice
@@ -39,11 +42,7 @@ class Courses:
         }
         self.take_in()
         for name, routing in routings.items():
-            before = self._courses[name]
-            self._courses[name] = before.restart(routing)
-            if routing != before.routing:
-                for request in before.scheduled:
-                    self._put_aside(request)
+            self._change(self._courses[name].restart(routing))
         self._remember()
 
     def __getitem__(self, operator: str) -> Course:
@@ -65,9 +64,10 @@ class Courses:
             if isinstance(request, Schedule) and request.source is not None:
                 self._sources[_origin(request)] = None
             try:
-                self._courses[request.operator] = self[request.operator].take(request)
-            except RefusedError as error:
+                self._change(self[request.operator].take(request))
+            except (RefusedError, ConfigError) as error:
                 self._refused[str(request.id)] = str(error)
+                log.warning("request %d was refused: %s", request.id, error)
                 if isinstance(request, Schedule):
                     self._put_aside(request)
         self._remember()
@@ -119,9 +119,20 @@ class Courses:
         self._sources = dict.fromkeys(decision.sources)
         self._remember()
 
+    def _change(self, course: Course) -> None:
+        """With a course after a request; updates that it drops must not come back."""
+        before = self._courses[course.operator]
+        self._courses[course.operator] = course
+        for request in before.scheduled:
+            if request not in course.scheduled:
+                self._put_aside(request)
+
     def _remember(self) -> None:
         for course in self._courses.values():
-            self.ends.update({ended.id: ended for ended in course.past})
+            for ended in course.past:
+                if ended.id not in self.ends:
+                    log.info("%s", ended)
+                self.ends[ended.id] = ended
 
     def _read(self, name: str, intent: Intent) -> Course:
         """The course of an operator as of an intent, with the schedules that are not over."""

@@ -91,15 +91,16 @@ class Driver:
         self._trees: Trees = self._load_trees(self._last)
         self._time = self._load_time()
         self._begun = max(self._journal.intents(), default=INITIAL)
+        self._given = workers
         routings = self._first_routings(workers, bins, default_workers)
         self._courses = Courses(self._journal, routings, self._begun)
         self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch of this process
         self._seconds: dict[str, deque[float]] = {  # of the slowest worker in the last epochs
             name: deque(maxlen=RECENT) for name in self.operators
         }
-        self._closed = False
-        if self._courses.are_open or self._time.is_due(self._trees):
-            self._journal.tick()
+        self._closed = self._unhurried = False
+        if self.wants_epoch:
+            self.tick()
         self._garbage = Garbage(self.root, self._journal, retention)
         self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
 
@@ -115,7 +116,9 @@ class Driver:
         """Of the newest published epoch, for operators that have one."""
         return self._time.watermarks
 
-    def begin(self, epoch: int, query: str, offsets: str) -> Intent | Manifest:
+    def begin(
+        self, epoch: int, query: str, offsets: str, backlog: int | None = None
+    ) -> Intent | Manifest:
         """Decide `epoch`, or return its intent, or its manifest if it is published already.
 
         A replay of an epoch that was decided but not published gets the same intent.
@@ -145,6 +148,8 @@ class Driver:
                     migrations=decision.migrations,
                     watermarks=self._time.next(finished),
                     sources=decision.sources,
+                    given=self._given,
+                    backlog=backlog,
                 )
             )
             if epoch > self._begun:  # a replay was decided before
@@ -207,12 +212,20 @@ class Driver:
             for name, group in receipts.items():
                 self._ready[name] = {receipt.worker: receipt.ready for receipt in group}
                 self._seconds[name].append(max(receipt.work_seconds for receipt in group))
-            more = self._courses.are_open or self._time.is_due(self._trees)
             self._changed.notify_all()
-        if more:
-            self._journal.tick()
         self._garbage.collect(manifest)
         return manifest
+
+    @property
+    def wants_epoch(self) -> bool:
+        """Does something wait for another epoch, with records or without?"""
+        with self._changed:
+            moving = self._courses.are_open and not self._unhurried
+            return moving or self._time.is_due(self._trees)
+
+    def tick(self) -> None:
+        """Ask for another epoch."""
+        self._journal.tick()
 
     def forget_ready(self) -> None:
         """Workers may run elsewhere from now on: they have to say again what they have."""
@@ -267,9 +280,6 @@ class Driver:
                     known = name in self.operators
                     bins = self._courses[name].routing.bins if known else 1
                     self._courses.add(Schedule(0, name, first, packed, bins, wish.workers, wish.id))
-            more = self._courses.are_open
-        if more:
-            self._journal.tick()
 
     def migrate(
         self,
@@ -304,15 +314,24 @@ class Driver:
         """End an open migration after the steps that have begun, or move its bins back."""
         self._ask(operator, lambda _: Abort(0, operator, migration, rollback))
 
+    def let_end(self) -> None:
+        """Run no more epochs for requests alone: what is open goes on at the next start."""
+        self._timed()
+        self._unhurried = True
+
     def finish(self) -> int:
         """End the stream: let all timers fire in the next epoch, whose number this returns."""
-        timed = [name for name, operator in self.operators.items() if operator.delay is not None]
-        if not timed:
-            raise RefusedError("no operator of this query has event time: there is nothing to end")
+        timed = self._timed()
         for name in timed:
             self._ask(name, lambda course: Finish(0, course.operator))
         with self._changed:
             return max(self._courses[name].finish or 0 for name in timed)
+
+    def _timed(self) -> list[str]:
+        timed = [name for name, operator in self.operators.items() if operator.delay is not None]
+        if not timed:
+            raise RefusedError("no operator of this query has event time: there is nothing to end")
+        return timed
 
     def sizes(self, operator: str) -> Sizes:
         """The bytes of state of each bin, estimated."""
@@ -329,6 +348,19 @@ class Driver:
         with self._changed:
             ended = self._courses.ends.get(migration)
             return ended.phase if ended and self._is_published(ended.epoch) else None
+
+    def arrived(self, migration: int) -> int:
+        """How many bins an ended migration has moved."""
+        with self._changed:
+            ended = self._courses.ends.get(migration)
+            return ended.arrived if ended else 0
+
+    def open_request(self, operator: str) -> Migrate | None:
+        """The request of an operator's open migration."""
+        migration = self.course(operator).migration
+        request = self._journal.control.request(migration.id) if migration else None
+        assert request is None or isinstance(request, Migrate)
+        return request
 
     def wait(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""
@@ -359,7 +391,7 @@ class Driver:
         with self._changed:
             request = self._courses.ask(operator, make)
             self._changed.notify_all()
-        self._journal.tick()
+        self.tick()
         return request
 
     # -- parts ---------------------------------------------------------------------------------
@@ -367,10 +399,14 @@ class Driver:
     def _first_routings(
         self, workers: int | None, bins: int | None, default_workers: int
     ) -> dict[str, Routing]:
+        """A number of workers that a program names counts until it names another one: in between,
+        migrations have the last word."""
         intent = self._journal.intent(self._begun)
         if intent is None:
             routing = Routing.even(bins or 4096, workers or default_workers)
             return dict.fromkeys(self.operators, routing)
+        if workers == intent.given:
+            workers = None
         return {
             name: routing.with_bins(bins or routing.bins).with_workers(workers or routing.workers)
             for name, routing in intent.routings.items()

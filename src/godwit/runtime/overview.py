@@ -14,7 +14,7 @@ from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
-from godwit.protocol.migration import Ended, Migration, Phase
+from godwit.protocol.migration import Ended, Migration
 from godwit.runtime.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.state.tree import Tree
 from godwit.strategies.steps import left
@@ -58,6 +58,7 @@ class OperatorView:
     watermark: int | None
     rows: int
     bytes: int
+    sizes: Sizes  # by bin, estimated
     files: int
     workers: tuple[WorkerView, ...]
     migration: MigrationView | None
@@ -75,11 +76,16 @@ class OperatorView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A query: `epoch` is the newest published one, `begun` the newest decided one."""
+    """A query: `epoch` is the newest published one, `begun` the newest decided one.
+
+    `backlog` is how many offsets the latter leaves to read, if the sources tell.
+    """
 
     checkpoint: str
     epoch: int
     begun: int
+    backlog: int | None
+    pace: float | None  # seconds from one epoch to the next
     driver: Generation
     operators: Mapping[str, OperatorView]
 
@@ -92,6 +98,8 @@ class Overview:
             checkpoint=str(checkpoint),
             epoch=manifest.epoch,
             begun=intent.epoch,
+            backlog=intent.backlog,
+            pace=history.pace(),
             driver=generations[-1],
             operators={
                 name: _operator(history, name, manifest, intent) for name in manifest.operators
@@ -124,6 +132,7 @@ def newest(history: History) -> tuple[Manifest, Intent]:
 def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -> OperatorView:
     routing = intent.routings[name]
     trees = [Tree.from_json(tree) for tree in manifest.trees[name].values()]
+    sizes = bytes_by_bin(trees, routing.bins)
     rows = rows_by_bin(trees, routing.bins)
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
     receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
@@ -136,6 +145,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
         watermark=intent.watermarks.get(name),
         rows=total,
         bytes=size,
+        sizes=sizes,
         files=sum(len(tree.files) for tree in trees),
         workers=tuple(
             WorkerView(
@@ -148,9 +158,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
             )
             for worker in range(routing.workers)
         ),
-        migration=_open(
-            history, intent, name, migrations["open"], bytes_by_bin(trees, routing.bins)
-        ),
+        migration=_open(history, intent, name, migrations["open"], sizes),
         past=tuple(_ended(Ended.from_json(entry)) for entry in migrations["past"]),
     )
 
@@ -171,7 +179,7 @@ def _open(
         strategy=request.strategy,
         workers=(request.origin.workers, request.target.workers),
         bins=bins,
-        arrived=bins - len(rest),
+        arrived=max(0, bins - len(rest)),
         accepted=request.time,
         outcome=entry["phase"],
         epoch=None,
@@ -187,7 +195,7 @@ def _ended(ended: Ended) -> MigrationView:
         strategy=ended.strategy,
         workers=ended.workers,
         bins=ended.bins,
-        arrived=ended.bins if ended.phase is Phase.DONE else 0,
+        arrived=ended.arrived,
         accepted=ended.accepted,
         outcome=str(ended.phase),
         epoch=ended.epoch,

@@ -1,10 +1,12 @@
 """The numbers of epochs as a text file that Prometheus collects; no port is opened."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from godwit.runtime.report import EpochReport
+
+Values = Sequence[tuple[dict[str, str], float]]
 
 _OPERATOR_GAUGES = {
     "workers": "Workers of the operator",
@@ -25,11 +27,13 @@ _OPERATOR_COUNTERS = {
 class PrometheusFile:
     """A listener that keeps `path` up to date, for a textfile collector.
 
-    Counters count from the start of the process, as Prometheus expects them to.
+    Counters count from the start of the process, as Prometheus expects them to. With a `query`, all
+    metrics have that as a label, so that those of several queries can be told apart.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, query: str | None = None) -> None:
         self._path = Path(path)
+        self._labels = {} if query is None else {"query": query}
         self._epochs = 0
         self._totals: dict[tuple[str, str], int] = {}
 
@@ -44,37 +48,49 @@ class PrometheusFile:
         os.replace(draft, self._path)
 
     def _lines(self, report: EpochReport) -> Iterator[str]:
-        yield from _metric("godwit_epoch", "gauge", "The newest epoch", {"": report.epoch})
-        yield from _metric("godwit_epochs_total", "counter", "Epochs run", {"": self._epochs})
-        parts = {f'{{part="{part}"}}': seconds for part, seconds in report.parts.items()}
-        yield from _metric(
-            "godwit_epoch_seconds", "gauge", "Seconds of the newest epoch, by part", parts
+        yield from self._metric("epoch", "gauge", "The newest epoch", [({}, report.epoch)])
+        yield from self._metric("epochs_total", "counter", "Epochs run", [({}, self._epochs)])
+        if report.backlog is not None:
+            yield from self._metric(
+                "backlog", "gauge", "Offsets left to read", [({}, report.backlog)]
+            )
+        parts = [({"part": part}, seconds) for part, seconds in report.parts.items()]
+        yield from self._metric(
+            "epoch_seconds", "gauge", "Seconds of the newest epoch, by part", parts
+        )
+        operators = report.operators.items()
+        yield from self._metric(
+            "worker_seconds",
+            "gauge",
+            "Seconds of the slowest worker in the newest epoch, by part of its work",
+            [
+                ({"operator": name, "part": part}, seconds)
+                for name, operator in operators
+                for part, seconds in operator.seconds.items()
+            ],
         )
         for column, help in _OPERATOR_GAUGES.items():
-            values = {
-                f'{{operator="{name}"}}': getattr(operator, column)
-                for name, operator in report.operators.items()
-            }
-            yield from _metric(f"godwit_{column}", "gauge", help, values)
-        yield from _metric(
-            "godwit_watermark_seconds",
+            values = [
+                ({"operator": name}, getattr(operator, column)) for name, operator in operators
+            ]
+            yield from self._metric(column, "gauge", help, values)
+        yield from self._metric(
+            "watermark_seconds",
             "gauge",
             "Event time up to which no more records are expected",
-            {
-                f'{{operator="{name}"}}': operator.watermark / 1_000_000
-                for name, operator in report.operators.items()
+            [
+                ({"operator": name}, operator.watermark / 1_000_000)
+                for name, operator in operators
                 if operator.watermark is not None
-            },
+            ],
         )
         for column, help in _OPERATOR_COUNTERS.items():
-            values = {
-                f'{{operator="{name}"}}': self._totals[column, name] for name in report.operators
-            }
-            yield from _metric(f"godwit_{column}_total", "counter", help, values)
+            totals = [({"operator": name}, self._totals[column, name]) for name, _ in operators]
+            yield from self._metric(f"{column}_total", "counter", help, totals)
 
-
-def _metric(name: str, kind: str, help: str, values: dict[str, float]) -> Iterator[str]:
-    yield f"# HELP {name} {help}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in values.items():
-        yield f"{name}{labels} {round(value, 6)}"
+    def _metric(self, name: str, kind: str, help: str, values: Values) -> Iterator[str]:
+        yield f"# HELP godwit_{name} {help}"
+        yield f"# TYPE godwit_{name} {kind}"
+        for labels, value in values:
+            pairs = ",".join(f'{key}="{text}"' for key, text in (self._labels | labels).items())
+            yield f"godwit_{name}" + (f"{{{pairs}}}" if pairs else "") + f" {round(value, 6)}"

@@ -85,12 +85,17 @@ class OperatorReport:
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """One epoch from its begin to its delivery; `parts` of `seconds` are by name."""
+    """One epoch from its begin to its delivery; `parts` of `seconds` are by name.
+
+    `backlog` is how many offsets it leaves to read, of those that were there when the epoch before
+    was planned, if the sources tell: records of Kafka, for example.
+    """
 
     epoch: int
     seconds: float
     parts: Mapping[str, float]
     operators: Mapping[str, OperatorReport]
+    backlog: int | None = None
 
     @classmethod
     def of(
@@ -100,12 +105,13 @@ class EpochReport:
         courses: Mapping[str, Course],
         watermarks: Mapping[str, int],
         parts: Mapping[str, float],
+        backlog: int | None = None,
     ) -> Self:
         operators = {
             name: OperatorReport.of(receipts, before.get(name), courses[name], watermarks.get(name))
             for name, receipts in manifest.receipts.items()
         }
-        return cls(manifest.epoch, sum(parts.values()), dict(parts), operators)
+        return cls(manifest.epoch, sum(parts.values()), dict(parts), operators, backlog)
 
     @property
     def records(self) -> int:
@@ -115,7 +121,8 @@ class EpochReport:
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.parts.items())
         operators = "; ".join(str(operator) for operator in self.operators.values())
+        behind = f", {self.backlog:,} waiting" if self.backlog else ""
         return (
-            f"epoch {self.epoch}: {self.records:,} records in {self.seconds:.2f} s ({parts}); "
-            f"{operators}"
+            f"epoch {self.epoch}: {self.records:,} records in {self.seconds:.2f} s ({parts})"
+            f"{behind}; {operators}"
         )

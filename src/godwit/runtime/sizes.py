@@ -9,8 +9,8 @@ from godwit.model.routing import Routing
 from godwit.protocol.migration import Migration, Phase
 from godwit.state.run import SEGMENTS
 from godwit.state.tree import Tree
-from godwit.strategies import Paced
-from godwit.strategies.steps import left, steps
+from godwit.strategies import Batched, Fluid, Matched, Paced, Strategy
+from godwit.strategies.steps import left
 
 Sizes = npt.NDArray[np.float64]
 
@@ -52,4 +52,18 @@ def seconds_left(
         return (now - migration.accepted) * rest / arrived
     if pace is None:
         return None
-    return pace * sum(1 for _ in steps(migration.strategy, routing, migration.goal))
+    return pace * epochs_left(migration.strategy, routing, migration.goal)
+
+
+def epochs_left(strategy: Strategy, routing: Routing, target: Routing) -> int:
+    """How many epochs a strategy takes from one routing to the other, if it knows beforehand."""
+    bins = left(routing, target)
+    match strategy:
+        case Fluid():
+            return len(bins)
+        case Batched(count):
+            return -(-len(bins) // count)
+        case Matched(gap):
+            ends = (routing.owners[bins], target.owners[bins])
+            return (gap + 1) * max(int(np.bincount(end).max(initial=0)) for end in ends)
+    return min(len(bins), 1)

@@ -38,12 +38,17 @@ class Snapshot:
     def open(
         cls, checkpoint: Path, operator: str, *, table: str | None = None, epoch: int | None = None
     ) -> "Snapshot":
-        """The state of `operator` at `epoch`; by default its only table, at the newest epoch."""
+        """The state of `operator` at `epoch`; by default the only table that its user has named, at
+        the newest epoch."""
         manifest, intent = _records(History.inspect(checkpoint), epoch)
         specs = table_specs(manifest, operator)
-        if table is None and len(specs) > 1:
-            raise ConfigError(f"operator '{operator}' has several tables: {', '.join(specs)}")
-        table = table or next(iter(specs))
+        if table is None:
+            named = [name for name in specs if not name.startswith("_")]
+            if len(named) > 1:
+                raise ConfigError(
+                    f"operator '{operator}' has several tables; name one of {', '.join(named)}"
+                )
+            (table,) = named
         if table not in specs:
             raise ConfigError(f"unknown table '{table}'; '{operator}' has {', '.join(specs)}")
         return cls(

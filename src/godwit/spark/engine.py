@@ -10,13 +10,14 @@ from time import perf_counter
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from godwit import faults
 from godwit.errors import FencedError, GodwitError, IncompatibleError
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
-from godwit.log.spark_log import offsets_digest, query_id
+from godwit.log.spark_log import offsets_digest, query_id, source_offsets
 from godwit.model.hashing import is_cheap
 from godwit.model.requests import Wish
 from godwit.model.routing import Routing
@@ -26,12 +27,15 @@ from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.report import EpochReport
 from godwit.runtime.work import Work
+from godwit.spark.backlog import behind
 from godwit.spark.control import split
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Files, Sink
 from godwit.spark.slots import Pinning, Slots, place
+from godwit.spark.tick import Ticker
 from godwit.spark.types import to_spark
+from godwit.state import file as state_file
 from godwit.state.table import FileRef
 
 Transform = Callable[[DataFrame], DataFrame]
@@ -45,6 +49,12 @@ S_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
     # The plan is settled: a part for each worker. To adapt it would cost time and change nothing.
     "spark.sql.adaptive.enabled": "false",
+}
+CLUSTER_SETTINGS = {
+    # A part of the shuffle that was lost with its executor and comes out differently fails the job,
+    # rather than being mixed with what workers have read of it.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
 }
 INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 
@@ -109,6 +119,8 @@ class Engine:
     pinning: Pinning
     listener: Listener | None = None
     controlled: bool = False  # batches have updates among their records
+    interval: float = 0.0  # seconds from one epoch to the next, if the query has a trigger
+    spark_query: StreamingQuery | None = None  # known soon after its start
     failure: BaseException | None = None
     delivered: int = INITIAL  # the newest epoch
 
@@ -131,6 +143,7 @@ class Engine:
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         spark = batch.sparkSession
+        self.ticker.hold()
         query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
         assert query is not None  # Spark writes both before an epoch runs
         assert offsets is not None
@@ -141,7 +154,8 @@ class Engine:
             wishes, batch = split(batch)
         if not self.pinning.is_settled(spark):
             self.driver.forget_ready()
-        decided = self.driver.begin(epoch, query, offsets)
+        backlog = behind(self.spark_query, source_offsets(self.spark_log, epoch))
+        decided = self.driver.begin(epoch, query, offsets, backlog)
         clock.lap("decide")
         if isinstance(decided, Intent):
             receipts = self._compute(batch, decided)
@@ -157,7 +171,10 @@ class Engine:
         self.driver.wake()
         clock.lap("deliver")
         courses = {name: self.driver.course(name) for name in self.driver.operators}
-        self._tell(EpochReport.of(decided, before, courses, self.driver.watermarks, clock.parts))
+        watermarks = self.driver.watermarks
+        report = EpochReport.of(decided, before, courses, watermarks, clock.parts, backlog)
+        self._tell(report)
+        self.ticker.go_on(report.records)
 
     def _tell(self, report: EpochReport) -> None:
         """A log line, and the listener, whose troubles are not those of the query."""
@@ -178,6 +195,9 @@ class Engine:
                 f"{before[1]['output']}, but its delivery is not known to have ended. Start the "
                 "query once as it was, or roll back to the epoch before with godwit.restore",
             )
+        for ref in manifest.outputs[now.name]:
+            written = FileRef.from_json(ref)
+            state_file.verify(self.driver.root / written.name, written)
 
     def _compute(self, rows: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
         """Run one operator after the other; each sees only receipted output of the one before."""
@@ -223,6 +243,10 @@ class Engine:
         return spark.read.schema(schema).parquet(*paths)
 
     @cached_property
+    def ticker(self) -> Ticker:
+        return Ticker(self.driver, self.interval)
+
+    @cached_property
     def _last_operator(self) -> Operator:
         return next(step for step in reversed(self.steps) if isinstance(step, Operator))
 
@@ -255,10 +279,11 @@ def run(work: Work, rows: DataFrame, routing: Routing, slots: Slots | None = Non
     )
     if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
-    faults.reach("receipts", "before", work.epoch)
     worker = Worker(work, slots.workers if slots else None)
-    with settings(rows.sparkSession, S_SETTINGS):
+    alone = str(rows.sparkSession.sparkContext.master).startswith("local[")
+    with settings(rows.sparkSession, S_SETTINGS | ({} if alone else CLUSTER_SETTINGS)):
         texts = routed.mapInArrow(worker, S_SCHEMA).collect()
+    faults.reach("receipts", "before", work.epoch)
     return [Receipt.from_text(row.receipt) for row in texts]
 
 

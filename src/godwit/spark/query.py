@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from godwit.errors import ConfigError, RefusedError
+from godwit.errors import ConfigError, GodwitError, RefusedError
 from godwit.model.requests import Migrate, OnTimeout, Schedule
 from godwit.model.routing import Routing, Update
 from godwit.runtime.driver import Driver
@@ -48,10 +48,10 @@ class Migration:
         migration, target = course.migration, self.request.target
         total = len(left(self.request.origin, target))
         if migration is None or migration.id != self.id:
-            return Progress(total - len(left(course.routing, target)), total, self.outcome)
+            return Progress(self.driver.arrived(self.id), total, self.outcome)
         rest = left(course.routing, migration.goal)
         return Progress(
-            total - len(rest),
+            max(0, total - len(rest)),
             total,
             self.outcome,
             round(self.driver.sizes(self.request.operator)[rest].sum()),
@@ -107,9 +107,11 @@ class Scheduled:
 class Query:
     """A running query. Its `spark_query` is Spark's own handle."""
 
-    def __init__(self, spark_query: StreamingQuery, engine: Engine) -> None:
+    def __init__(self, spark_query: StreamingQuery, engine: Engine, *, available_now: bool) -> None:
         self.spark_query = spark_query
+        self._available_now = available_now
         self._engine = engine
+        engine.spark_query = spark_query
         self._driver = engine.driver
         threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True).start()
 
@@ -158,6 +160,12 @@ class Query:
         )
         return Migration(self._driver, request)
 
+    def migration(self, operator: str | None = None) -> Migration | None:
+        """The open migration of an operator, which an earlier start may have accepted."""
+        name = self._only(operator)
+        request = self._driver.open_request(name)
+        return None if request is None else Migration(self._driver, request)
+
     def schedule(
         self, updates: Iterable[Update], operator: str | None = None, workers: int | None = None
     ) -> Scheduled:
@@ -173,12 +181,17 @@ class Query:
         return self._driver.wait(epoch, timeout)
 
     def process_all_available(self) -> None:
-        """Wait until all data that are there now are processed; raises what failed the query."""
-        try:
-            self.spark_query.processAllAvailable()
-        except Exception:
-            self._raise_failure()
-            raise
+        """Wait until all data that are there now are processed, timers that they let fire have
+        fired, and open migrations have ended. Raises what failed the query."""
+        while True:
+            try:
+                self.spark_query.processAllAvailable()
+            except Exception:
+                self._raise_failure()
+                raise
+            if not (self.is_active and self._driver.wants_epoch):
+                return
+            self._driver.tick()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends; raises what failed it. False if it runs on after `timeout`."""
@@ -193,16 +206,23 @@ class Query:
         """Process all data that are there, end the stream, so that all timers fire, and stop.
 
         Records that come later, or in a query that goes on with the checkpoint, are late. A source
-        that always has more data has no end: stop it first. Raises what failed the query.
+        that always has more data has no end: stop it first. An open migration stays open. Raises
+        what failed the query.
         """
         if not self.is_active:
             self._raise_failure()
             raise RefusedError("the query has ended; start it again to end its stream")
+        if self._available_now:
+            raise RefusedError("a query that runs with available_now ends before its stream can")
+        self._driver.let_end()
         self.process_all_available()
         epoch = self._driver.finish()
         if not self._driver.wait_for(lambda: self._engine.delivered >= epoch):
             self._raise_failure()
-            raise RefusedError(f"the query ended before epoch {epoch}, the end of its stream")
+            raise GodwitError(
+                f"the query was stopped before epoch {epoch}, with which its stream ends; that is "
+                "on record, and happens when the query starts again"
+            )
         self.stop()
 
     def stop(self) -> None:
@@ -224,6 +244,7 @@ class Query:
         with suppress(Exception):  # whoever asks the handle is told
             self.spark_query.awaitTermination()
         self._driver.close()
+        self._engine.ticker.hold()
         with suppress(Exception):  # Spark may have ended, too
             self._engine.pinning.close()
         directory = self._driver.cache.directory

@@ -66,19 +66,19 @@ class Pinning:
 
     def is_settled(self, spark: SparkSession) -> bool:
         """Are there the same executors as before?"""
-        return self._slots is None or self._addresses == _addresses(spark)
+        return self._addresses == _addresses(spark)
 
     def slots(self, spark: SparkSession, workers: int) -> Slots | None:
         """The slots for so many workers; None where pinning is not possible or makes no sense."""
-        addresses = _addresses(spark)
-        executors = len(addresses) - 1
+        before, self._addresses = self._addresses, _addresses(spark)
+        executors = len(self._addresses) - 1
         if executors < 2 or not self._is_possible(spark):
+            self.close()
             return None
         known = self._slots
-        if known is None or addresses != self._addresses or not known.have_room(workers):
+        if known is None or self._addresses != before or not known.have_room(workers):
             self.close()
             known = _anchored(spark, workers, executors)
-            self._addresses = addresses
         of_worker = assign(known.places, self._homes, workers)
         self._homes |= {worker: known.places[slot] for worker, slot in enumerate(of_worker)}
         self._slots = replace(known, of_worker=of_worker)

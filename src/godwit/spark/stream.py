@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from godwit.errors import ConfigError
+from godwit.errors import CheckpointError, ConfigError
 from godwit.log import spark_log
 from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.log.layout import SPARK, TICKS
-from godwit.model.time import Duration
+from godwit.model.time import Duration, micros
 from godwit.operators.aggregate import Aggregate
 from godwit.operators.base import Operator
 from godwit.operators.definition import check_window_time, defining
@@ -28,7 +28,7 @@ from godwit.operators.functions import Function
 from godwit.operators.state_machine import StateMachine
 from godwit.operators.windowed import CLOSING, Windowed
 from godwit.operators.windows import Sliding, Window
-from godwit.runtime.driver import Driver
+from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.work import CacheSpec
 from godwit.spark.control import with_control
 from godwit.spark.engine import Engine, Listener, Step, Transform, load
@@ -277,12 +277,14 @@ class Job:
         """Start the query, or go on with the one in `checkpoint`.
 
         `workers` and `bins` default to what the checkpoint says, in a new one to Spark's default
-        parallelism and 4096. `initial` gives a new checkpoint's first state, by operator (and
-        table). The last `retention` epochs can be read and restored. `cache_bytes` bounds the
-        local files of an executor. `listener` is called with an `EpochReport` after each epoch;
-        the logger `godwit` gets the same as a line. `control` is a stream of updates: id, bin and
-        worker, if wanted also operator, epoch (else the next one) and workers, their new number.
-        Rows of one id that an epoch reads are one request, and an id counts once.
+        parallelism and 4096. A number of `workers` counts at the first start that names it: later
+        ones that name it again leave the routing as migrations have made it. `initial` gives a new
+        checkpoint's first state, by operator (and table). The last `retention` epochs can be read
+        and restored. `cache_bytes` bounds the local files of an executor. `listener` is called with
+        an `EpochReport` after each epoch; the logger `godwit` gets the same as a line. `control` is
+        a stream of updates: id, bin and worker, if wanted also operator, epoch (else the next one)
+        and workers, their new number. Rows of one id that an epoch reads are one request, and an id
+        counts once.
         """
         source = self.stream.source
         if control is not None:
@@ -292,7 +294,14 @@ class Job:
         operators = [step for step in self.stream.steps if isinstance(step, Operator)]
         given = _tables(initial or {}, operators)
         self.sink.check(spark, self.stream.schema)
-        spark_log.agree(path, path / SPARK, History(path))
+        history = History(path)
+        spark_log.agree(path, path / SPARK, history)
+        if not given and history.last() is None and INITIAL in history.intents():
+            raise CheckpointError(
+                str(path),
+                "the load of its initial state was interrupted. Give the initial state again, or "
+                "delete the checkpoint: it has published nothing",
+            )
         driver = Driver(
             path,
             operators,
@@ -314,6 +323,7 @@ class Job:
             pinning,
             listener=listener,
             controlled=control is not None,
+            interval=micros(processing_time) / 1e6 if processing_time else 0.0,
         )
         writer = (
             with_ticks(source, driver.root / TICKS)
@@ -327,7 +337,7 @@ class Job:
         elif processing_time:
             writer = writer.trigger(processingTime=processing_time)
         with _STARTING, settings(spark, START_SETTINGS):
-            return Query(writer.start(), engine)
+            return Query(writer.start(), engine, available_now=available_now)
 
 
 def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
@@ -387,4 +397,4 @@ def _local_directory(spark: SparkSession) -> str | None:
     """On one machine: Spark's scratch directory. On a cluster each executor knows its own."""
     if not str(spark.sparkContext.master).startswith("local["):
         return None
-    return spark.conf.get("spark.local.dir", None) or tempfile.gettempdir()
+    return (spark.conf.get("spark.local.dir", None) or tempfile.gettempdir()).split(",")[0]

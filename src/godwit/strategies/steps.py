@@ -13,8 +13,6 @@ from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from godwit.errors import ConfigError
 from godwit.model.routing import Move, Routing
@@ -105,6 +103,10 @@ class Matched:
     def step(
         self, routing: Routing, target: Routing, waited: int | None, ready: Ready = NOTHING
     ) -> Bins:
+        # Imported here, since every process of every worker would wait for it otherwise.
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import maximum_bipartite_matching
+
         bins = left(routing, target)
         if waited is not None and waited < self.gap:
             return bins[:0]

@@ -10,13 +10,11 @@ import pyarrow.parquet as pq
 
 from godwit import faults
 from godwit.log.intent import Intent
-from godwit.log.manifest import Manifest
 from godwit.log.restore import restore
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.runtime.driver import Driver
-from godwit.runtime.garbage import output_files
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.work import CacheSpec, Work
@@ -27,7 +25,8 @@ Row = dict[str, Any]
 
 
 class Simulation:
-    """One operator over a replayable list of batches, run as Structured Streaming would run it.
+    """One operator, or one behind the other, over a replayable list of batches, run as Structured
+    Streaming would run them. What is asked of an operator is asked of the last.
 
     A process death is an exception from `godwit.faults.handler`; `restart` then opens the
     checkpoint again, and `resume` replays the epoch that was not committed with the same batch.
@@ -50,7 +49,7 @@ class Simulation:
     def __init__(
         self,
         checkpoint: Path,
-        operator: Operator,
+        operators: Operator | Sequence[Operator],
         schema: pa.Schema,
         *,
         workers: int = 2,
@@ -59,7 +58,7 @@ class Simulation:
         hashes: Callable[[pa.Table], Hashes] = hash_rows,
     ) -> None:
         self._checkpoint = checkpoint
-        self._operator = operator
+        self._operators = [operators] if isinstance(operators, Operator) else list(operators)
         self._schema = schema
         self._hashes = hashes
         self._retention = retention
@@ -71,12 +70,16 @@ class Simulation:
     def _open(self, workers: int | None, bins: int | None) -> Driver:
         return Driver(
             self._checkpoint,
-            [self._operator],
+            self._operators,
             workers=workers,
             bins=bins,
             retention=self._retention,
             durable=False,  # a loss of power is not simulated
         )
+
+    @property
+    def _operator(self) -> Operator:
+        return self._operators[-1]
 
     @property
     def committed(self) -> int:
@@ -91,7 +94,8 @@ class Simulation:
         operator: Operator | None = None,
     ) -> None:
         """Open the checkpoint as a new process would."""
-        self._operator = operator or self._operator
+        if operator is not None:
+            self._operators[-1] = operator
         self.driver = self._open(workers, bins)
 
     def feed(self, rows: Rows) -> None:
@@ -145,13 +149,19 @@ class Simulation:
     def _run(self, epoch: int) -> None:
         decided = self.driver.begin(epoch, "simulation", str(epoch))
         if isinstance(decided, Intent):
-            work = self.driver.work(decided, self._operator.name)
-            routing = decided.routings[self._operator.name]
+            rows, receipts = self._batches[epoch], {}
+            for operator in self._operators:
+                work = self.driver.work(decided, operator.name)
+                receipts[operator.name] = list(
+                    self._receipts(work, decided.routings[operator.name], rows)
+                )
+                refs = [receipt.outputs for receipt in receipts[operator.name] if receipt.outputs]
+                rows = pa.Table.from_pylist(self._read(refs), schema=operator.output)
             faults.reach("receipts", "before", epoch)
-            receipts = list(self._receipts(work, routing, self._batches[epoch]))
-            decided = self.driver.commit(decided, {self._operator.name: receipts})
+            decided = self.driver.commit(decided, receipts)
         faults.reach("sink", "before", epoch)
-        self.sink[epoch] = self._delivered(decided)
+        refs = [FileRef.from_json(ref) for ref in decided.outputs[self._operator.name]]
+        self.sink[epoch] = self._read(refs)
         faults.reach("sink", "after", epoch)
 
     def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterator[Receipt]:
@@ -170,9 +180,12 @@ class Simulation:
         """Each worker is an executor of its own."""
         return CacheSpec(f"cache-{worker}", 1 << 30, str(self._checkpoint))
 
-    def _delivered(self, manifest: Manifest) -> list[Row]:
-        root = self._checkpoint / "godwit"
-        return [row for ref in output_files(manifest) for row in _read(root, ref)]
+    def _read(self, refs: Iterable[FileRef]) -> list[Row]:
+        rows: list[Row] = []
+        for ref in refs:
+            data = pa.BufferReader((self.driver.root / ref.name).read_bytes())
+            rows += pq.ParquetFile(data).read(use_threads=False).to_pylist()
+        return rows
 
 
 def _total_order(operator: Operator, columns: Sequence[str]) -> list[tuple[str, str]]:
@@ -180,9 +193,3 @@ def _total_order(operator: Operator, columns: Sequence[str]) -> list[tuple[str, 
     first = [HASH, *operator.key.names, *([operator.time] if operator.time else [])]
     rest = [column for column in columns if column not in first]
     return [(column, "ascending") for column in (*first, *rest)]
-
-
-def _read(root: Path, ref: FileRef) -> list[Row]:
-    data = pa.BufferReader((root / ref.name).read_bytes())
-    rows: list[Row] = pq.ParquetFile(data).read(use_threads=False).to_pylist()
-    return rows

@@ -1,7 +1,7 @@
-"""A query on two executors: `python -m tests.spark.cluster.application HOME`.
+"""A query on two executors: `python -m tests.spark.cluster.application HOME JAVA`.
 
-It counts by key. Its state moves from 2 to 4 workers, an executor is killed on the way, and the
-state moves back.
+JAVA are options of its JVMs. It counts by key. Its state moves from 2 to 4 workers, an executor is
+killed on the way, and the state moves back.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import godwit as gw
-from tests.spark.kills.application import QUICK_JAVA
+from tests.spark.kills.application import QUICK_JAVA, QUICK_SQL
 
 KEYS = 5000
 ROWS = 2000  # an epoch
@@ -22,16 +22,18 @@ TARGET = gw.Routing.even(BINS, 4)  # bins cross between the executors
 CONF: dict[str, Any] = {
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "30s",
-    "spark.driver.extraJavaOptions": QUICK_JAVA,
-    "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",
 }
 
 
-def main(home: Path) -> None:
-    spark = SparkSession.builder.master("local-cluster[2,1,1024]").config(map=CONF).getOrCreate()
+def main(home: Path, java: str) -> None:
+    options = {
+        f"spark.{side}.extraJavaOptions": f"{QUICK_JAVA} {java}" for side in ("driver", "executor")
+    }
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+    spark = builder.config(map=CONF | QUICK_SQL | options).getOrCreate()
     query = start(spark, home)
     query.await_epoch(3)
     there = query.migrate(TARGET, strategy="batched:2")
@@ -68,4 +70,4 @@ def executors(spark: SparkSession) -> list[int]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, java: str) -> Path:
     """A checkpoint that the application has left when it was done."""
     home = tmp_path_factory.mktemp("cluster")
     environment = {
@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(home / "executors"),
     }
-    command = [sys.executable, "-m", "tests.spark.cluster.application", str(home)]
+    command = [sys.executable, "-m", "tests.spark.cluster.application", str(home), java]
     with (
         (home / "printed").open("w") as printed,
         subprocess.Popen(

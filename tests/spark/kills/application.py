@@ -29,7 +29,7 @@ QUICK_SQL = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factory
 def main(
     home: str,
     java: str,
-    workers: int = 2,
+    workers: int | None = None,
     *,
     endless: bool = False,
     overtaken_at: int | None = None,
@@ -65,6 +65,7 @@ def session(master: str, java: str, conf: Mapping[str, str]) -> SparkSession:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", f"{QUICK_JAVA} {java}")
         .config("spark.executor.extraJavaOptions", f"{QUICK_JAVA} {java}")
+        .config("spark.python.daemon.module", "tests.spark.daemon")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)

@@ -2,10 +2,13 @@
 
 One query is killed again and again: each test starts it, which makes good the kill of the test
 before, lets it come to its own point in a later epoch, and compares all that is there with a model.
+In each of these epochs bins of both operators move, from 2 workers to 3 or back.
 """
 
 import json
 import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ import pytest
 from godwit.faults import POINTS
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit
+from godwit.model.requests import Migrate
+from godwit.runtime.overview import Overview
 from tests.spark.kills import bank
 from tests.spark.kills.conftest import Launch
 from tests.spark.kills.truth import check, expected, first_seen
@@ -28,11 +33,21 @@ IN_WORKERS = [(point, side) for point in ("delta", "outputs") for side in SIDES]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the query lives that is killed by one test after the other."""
+def home(tmp_path_factory: pytest.TempPathFactory, launch: Launch) -> Iterator[Path]:
+    """Where the query lives that is killed by one test after the other, and then comes to its
+    end."""
     home = tmp_path_factory.mktemp("killed query")
     bank.write_input(home, range(len(MATRIX) + 3))
-    return home
+    yield home
+    files = len(list((home / "input").iterdir()))
+    with launch(home) as application:
+        application.start(workers=3)
+        assert application.wait() == 0
+    check(home, published=files - 1, delivered=files - 1)
+    told = json.loads((home / "state.json").read_text())
+    assert {table: [tuple(row) for row in rows] for table, rows in told.items()} == expected(
+        files - 1, -1
+    ).state
 
 
 def next_epoch(home: Path) -> int:
@@ -40,15 +55,44 @@ def next_epoch(home: Path) -> int:
     return max(History(home / "checkpoint").intents(), default=-1) + 1
 
 
+def ask_to_move(home: Path, workers: int) -> None:
+    """Ask for migrations that take several epochs; the query answers when it runs again."""
+    checkpoint = home / "checkpoint"
+    for operator in Overview.of(checkpoint).operators.values():
+        History(checkpoint).control.add(
+            Migrate(
+                id=0,
+                operator=operator.name,
+                origin=operator.routing,
+                target=operator.routing.spread(workers),
+                strategy="batched:256",
+                time=time.time(),
+                supersede=True,
+            )
+        )
+
+
+def assert_moving(home: Path, epoch: int) -> None:
+    before, after = (History(home / "checkpoint").intent(e) for e in (epoch - 1, epoch))
+    assert before is not None
+    assert after is not None
+    for operator, routing in after.routings.items():
+        assert routing != before.routings[operator]
+
+
 @pytest.mark.parametrize(("point", "side"), MATRIX)
 def test_kill(launch: Launch, home: Path, point: str, side: str) -> None:
     epoch = next_epoch(home)
+    if epoch > 1:
+        ask_to_move(home, workers=3 - epoch % 2)
     with launch(home) as application:
         struck = application.arm(f"{point}-{side}-{epoch}", signal.SIGKILL, -application.pid)
-        application.start(workers=2 + epoch % 2)
+        application.start()
         assert application.wait() == -signal.SIGKILL
         assert struck.exists()
     here = (point, side)
+    if epoch > 1 and here != ("intent", "before"):
+        assert_moving(home, epoch)
     check(
         home,
         published=epoch if here in PUBLISHED else epoch - 1,
@@ -64,22 +108,10 @@ def test_kill_in_the_second_operator(launch: Launch, home: Path) -> None:
         struck = application.arm(
             f"function-before-{first_seen(epoch)}", signal.SIGKILL, -application.pid
         )
-        application.start(workers=2)
+        application.start()
         assert application.wait() == -signal.SIGKILL
         assert struck.exists()
     check(home, published=epoch - 1, delivered=epoch - 1)
-
-
-def test_the_killed_query_comes_to_its_end(launch: Launch, home: Path) -> None:
-    files = len(list((home / "input").iterdir()))
-    with launch(home) as application:
-        application.start(workers=3)
-        assert application.wait() == 0
-    check(home, published=files - 1, delivered=files - 1)
-    told = json.loads((home / "state.json").read_text())
-    assert {table: [tuple(row) for row in rows] for table, rows in told.items()} == expected(
-        files - 1, -1
-    ).state
 
 
 def test_killed_workers_are_replaced(launch: Launch, tmp_path: Path) -> None:
@@ -92,7 +124,7 @@ def test_killed_workers_are_replaced(launch: Launch, tmp_path: Path) -> None:
             application.arm(fault, signal.SIGKILL)
             for fault in (*faults, f"function-before-{first_seen(len(IN_WORKERS))}")
         ]
-        application.start(workers=2)
+        application.start()
         assert application.wait() == 0
         assert all(fault.exists() for fault in struck)
     check(tmp_path, published=epochs - 1, delivered=epochs - 1)

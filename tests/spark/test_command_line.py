@@ -1,0 +1,54 @@
+"""The command line, in a process of its own, on a query that runs on Spark."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import godwit as gw
+from tests.spark.counting import counting, words
+from tests.spark.feed import Feed
+
+pytestmark = pytest.mark.spark
+
+
+def command(*arguments: str) -> tuple[int, Any]:
+    """A command's exit code, and the lines of JSON that it prints."""
+    godwit = [sys.executable, "-c", "import sys; from godwit.cli import main; sys.exit(main())"]
+    ended = subprocess.run([*godwit, *arguments, "--json"], capture_output=True, text=True)
+    assert ended.stderr == ""
+    objects = ended.stdout.replace("}\n{", "},{")
+    return ended.returncode, json.loads(f"[{objects}]")
+
+
+def test_plan_apply_watch_abort_history(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    checkpoint = str(tmp_path / "checkpoint")
+    feed.add(words("a b c d"))
+    query = counting(spark, feed, gw.memory("commands")).start(checkpoint, workers=2, bins=4096)
+    try:
+        query.process_all_available()
+        code, (answer, *steps) = command(
+            "apply", checkpoint, "--workers", "4", "--strategy", "batched:700", "--watch"
+        )
+        assert (code, answer["answer"]) == (0, "accepted")
+        assert steps[-1]["migration"]["outcome"] == "done"
+        assert query.routing() == gw.Routing.even(4096, 2).spread(4)
+
+        code, (answer,) = command("apply", checkpoint, "--workers", "1", "--strategy", "fluid")
+        assert code == 0
+        code, (status,) = command("status", checkpoint)
+        operator = status["operators"]["counts"]
+        assert (code, operator["migration"]["id"]) == (0, answer["id"])
+        assert (operator["rows"], len(operator["workers"])) == (4, 4)
+        assert command("abort", checkpoint, "--rollback")[0] == 0
+        assert command("watch", checkpoint)[0] == 1
+        assert query.routing() == gw.Routing.even(4096, 2).spread(4)
+
+        code, (past,) = command("history", checkpoint)
+        assert [one["outcome"] for one in past] == ["done", "rolled back"]
+    finally:
+        query.stop()
