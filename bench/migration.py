@@ -13,6 +13,7 @@ import os
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -128,13 +129,13 @@ def _summary(turns: list[Turn]) -> dict[str, Any]:
 
 
 def _turn(bench: Bench, size: int, strategy: str) -> Turn:
-    origin, checkpoint = bench.directory / f"profiles-{size}", bench.directory / "turn"
+    origin = bench.directory / f"profiles-{size}"
     keys = size * 2**20 // ROW_BYTES
     if not origin.exists():
         sink, query = _start(bench, origin, keys)
         sink.wait(query.spark_query, 1)
         query.stop()
-    _copy(origin, checkpoint)
+    checkpoint = _copied(origin)
     sink, query = _start(bench, checkpoint, keys)
     try:
         first = sink.wait(query.spark_query, 1)
@@ -180,7 +181,7 @@ def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
 
 def _outage(bench: Bench, size: int) -> float:
     """Seconds without output, while Spark's query is stopped, repartitioned and started again."""
-    origin, checkpoint = bench.directory / f"spark-{size}", bench.directory / "turn"
+    origin = bench.directory / f"spark-{size}"
     keys = size * 2**20 // ROW_BYTES
     use_provider(bench, "rocksdb")
 
@@ -199,7 +200,7 @@ def _outage(bench: Bench, size: int) -> float:
         sink, query = start(origin, max(ROWS, keys // FILLING), WORKERS, PERIOD)
         sink.wait(query, FILLING)
         _stop_between_epochs(query)
-    _copy(origin, checkpoint)
+    checkpoint = _copied(origin)
     sink, query = start(checkpoint, ROWS, WORKERS, PERIOD)
     sink.wait(query, 3)
     began = _stop_between_epochs(query)
@@ -213,9 +214,13 @@ def _outage(bench: Bench, size: int) -> float:
     return outage
 
 
-def _copy(origin: Path, checkpoint: Path) -> None:
-    shutil.rmtree(checkpoint, ignore_errors=True)
+def _copied(origin: Path) -> Path:
+    """A copy in a place of its own: tasks of the query that was stopped may still write to theirs."""
+    for old in origin.parent.glob("turn-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    checkpoint = origin.parent / f"turn-{uuid.uuid4().hex}"
     shutil.copytree(origin, checkpoint, symlinks=True)
+    return checkpoint
 
 
 def _stop_between_epochs(query: StreamingQuery) -> float:

@@ -1,6 +1,6 @@
 """Spark's daemon of Python workers, which it forks with everything imported: they start sooner."""
 
-import pandas  # noqa: F401  (Spark's serializers do)
+import pandas  # type: ignore[import-untyped]  # noqa: F401
 from pyspark import worker  # noqa: F401
 from pyspark.daemon import manager
 

@@ -38,74 +38,50 @@ def assert_fenced(application: Application, generation: int) -> None:
     assert "stop this one" in application.printed()
 
 
-def test_drivers_that_were_stopped_and_wake_up_are_fenced(launch: Launch, home: Path) -> None:
-    """Each is stopped in mid-epoch, where the next one takes over; all wake up after the last."""
+def test_earlier_drivers_are_fenced_and_do_no_harm(launch: Launch, home: Path) -> None:
+    """Two are stopped in mid-epoch and wake up while the third is in the midst of a later one; that
+    one is taken over when it is idle, and sees new data afterwards."""
     bank.write_input(home, range(6))
-    stops = (
-        f"function-before-{first_seen(1)}",  # in a task of the second operator
-        "sink-before-2",  # by the time it wakes up, the files it wants to deliver are gone
-    )
     with ExitStack() as stack:
-        stopped = []
-        for fault in stops:
-            application = stack.enter_context(launch(home))
-            workers = [0] if fault.startswith("function") else []
-            application.arm(fault, signal.SIGSTOP, -application.pid, *workers)
-            application.start()
-            application.wait_until_stopped()
-            stopped.append(application)
-        last = stack.enter_context(launch(home))
-        last.start()
-        assert last.wait() == 0
-        check(home, published=5, delivered=5)
+        first, second, third, fourth = (stack.enter_context(launch(home)) for _ in range(4))
+        first.arm(f"function-before-{first_seen(1)}", signal.SIGSTOP, -first.pid, 0)  # in a task
+        first.start()
+        first.wait_until_stopped()
+        second.arm("sink-before-1", signal.SIGSTOP, -second.pid)
+        second.start()
+        second.wait_until_stopped()
+        third.arm("sink-before-5", signal.SIGSTOP, -third.pid)
+        third.start(endless=True)
+        third.wait_until_stopped()
 
         godwit = home / "checkpoint" / "godwit"
         decided = [godwit / name for name in ("generations", "intents", "manifests", "control")]
         before, everything = digests(*decided, home / "output"), digests(home / "checkpoint")
-        for application in stopped:
-            application.signal(signal.SIGCONT)
-        for generation, application in enumerate(stopped, start=1):
+        for generation, application in enumerate((first, second), start=1):
+            application.signal(
+                signal.SIGCONT
+            )  # the files that the second wants to deliver are gone
             assert_fenced(application, generation)
         assert digests(*decided, home / "output") == before
         assert everything.items() <= digests(home / "checkpoint").items()
-
-    bank.write_input(home, range(6, 7))
-    with launch(home) as application:
-        application.start()
-        assert application.wait() == 0
-    check(home, published=6, delivered=6)
-
-
-def test_an_earlier_driver_cannot_disturb_the_one_that_took_over(
-    launch: Launch, home: Path
-) -> None:
-    """The earlier one wakes up, or sees new data, while the later one is in the middle of it."""
-    bank.write_input(home, range(3))
-    with launch(home) as first, launch(home) as second, launch(home) as third:
-        first.arm("commit-before-1", signal.SIGSTOP, -first.pid)
-        first.start(endless=True)
-        first.wait_until_stopped()
-        second.arm("sink-before-1", signal.SIGSTOP, -second.pid)
-        second.start(endless=True)
-        second.wait_until_stopped()
-        first.signal(signal.SIGCONT)
-        assert_fenced(first, generation=1)
-        second.signal(signal.SIGCONT)
-        second.wait_until_idle()
-        check(home, published=2, delivered=2)
-
-        third.start(endless=True)
-        third.wait_until_idle()
-        third.signal(signal.SIGSTOP)
-        bank.write_input(home, range(3, 5))
-        assert_fenced(second, generation=2)
-        third.arm("commit-after-4", signal.SIGKILL, -third.pid)
         third.signal(signal.SIGCONT)
-        bank.write_input(home, range(5, 6))
-        assert third.wait() == -signal.SIGKILL
-    assert [generation.number for generation in History(home / "checkpoint").generations()] == [
-        1,
-        2,
-        3,
-    ]
-    check(home, published=4, delivered=4)
+        third.wait_until_idle()
+        check(home, published=5, delivered=5)
+
+        fourth.start(endless=True)
+        fourth.wait_until_idle()
+        fourth.signal(signal.SIGSTOP)
+        bank.write_input(home, range(6, 8))
+        assert_fenced(third, generation=3)
+        fourth.arm("commit-after-7", signal.SIGKILL, -fourth.pid)
+        fourth.signal(signal.SIGCONT)
+        bank.write_input(home, range(8, 9))
+        assert fourth.wait() == -signal.SIGKILL
+    check(home, published=7, delivered=7)
+
+    with launch(home) as fifth:
+        fifth.start()
+        assert fifth.wait() == 0
+    check(home, published=8, delivered=8)
+    numbers = [generation.number for generation in History(home / "checkpoint").generations()]
+    assert numbers == [1, 2, 3, 4, 5]
