@@ -39,5 +39,5 @@ $(STAMP): pyproject.toml
 	    'import ensurepip, venv; print("ok")' 2>/dev/null)),, \
 	  $(error $(PYTHON) cannot make a virtual environment: apt-get install python3-venv))
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -26,7 +26,11 @@ def main() -> int:
     parser.add_argument("question", nargs="?", choices=QUESTIONS)
     parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
     parser.add_argument("--epochs", type=int, help="length of the long run of 'bins'")
-    parser.add_argument("--only", default="", help="cases of 'aggregate' whose name has this text")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="cases of 'aggregate' with this text, or this size of 'migration'",
+    )
     options = parser.parse_args()
     if options.question is None:
         return _all(sys.argv[1:])

@@ -44,6 +44,7 @@ PAYLOAD = f"lpad({{}}, {ROW_BYTES - 40}, '.') AS payload"
 FILLING = 10  # epochs that fill Spark's store
 PERIOD = 5.0  # seconds: as often come the records of an epoch of Spark's
 OUTAGES = 3  # repetitions
+LONGEST = 600.0  # seconds
 MEMORY_SECONDS = 0.5  # between two samples
 CONF = {
     "spark.master": f"local-cluster[{WORKERS},1,2048]",
@@ -84,6 +85,8 @@ def run(bench: Bench) -> None:
     )
     lines = []
     for size in sizes:
+        if bench.only and bench.only != str(size):
+            continue
         say(f"  {size} MiB")
         turns: dict[str, list[Turn]] = {strategy: [] for strategy in STRATEGIES}
         for repetition in range(repetitions):
@@ -209,13 +212,15 @@ def _outage(bench: Bench, size: int) -> float:
     answered = 0
     while (outage := time.monotonic() - began) > answered * PERIOD:
         answered += 1
+        if outage > LONGEST:
+            raise TimeoutError(f"Spark has not caught up after {outage:.0f} s")
         sink.wait(query, answered)
     query.stop()
     return outage
 
 
 def _copied(origin: Path) -> Path:
-    """A copy in a place of its own: tasks of the query that was stopped may still write to theirs."""
+    """A copy in a place of its own: tasks of a query that was stopped may still write to theirs."""
     for old in origin.parent.glob("turn-*"):
         shutil.rmtree(old, ignore_errors=True)
     checkpoint = origin.parent / f"turn-{uuid.uuid4().hex}"

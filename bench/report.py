@@ -44,6 +44,7 @@ class Report:
         suffix = ".quick.json" if self.bench.quick else ".json"
         path = RESULTS / f"{self.question}{suffix}"
         before = json.loads(path.read_text())["cases"] if path.exists() else []
+        before = [one for one in before if "measured" in one]
         known = [one["case"] for one in self.cases]
         text = json.dumps(
             {

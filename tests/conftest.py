@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
+from tests.spark.kills.application import QUICK_JAVA, QUICK_SQL
+
 # `fast` is the default; GODWIT_HYPOTHESIS=thorough searches longer. A shared machine stalls, so no
 # example has a deadline of its own; pytest's timeout ends a test that hangs.
 settings.register_profile("fast", max_examples=60, deadline=None)
@@ -33,18 +35,15 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2,4]")
         .appName("godwit-tests")
         .config("spark.driver.memory", "1g")
-        # Short runs: to compile thoroughly and collect in parallel costs more than it saves.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", QUICK_JAVA)
         .config("spark.executorEnv.PYTHONPATH", str(pytestconfig.rootpath))
         .config("spark.python.daemon.module", "tests.spark.daemon")
         .config("spark.sql.shuffle.partitions", 2)
-        # Small data: to generate and compile Java for each query costs more than it saves.
-        .config("spark.sql.codegen.wholeStage", False)
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.log.level", "ERROR")
+        .config(map=QUICK_SQL)
         .getOrCreate()
     )
     yield session

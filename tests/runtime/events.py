@@ -95,7 +95,7 @@ RESTARTS = st.builds(Restart, st.none() | WORKERS, st.none() | BINS)
 
 
 def stories(workload: Workload) -> st.SearchStrategy[Story]:
-    """Some four epochs, each after nothing else, or after one or two events of other kinds."""
+    """Some three epochs, each after nothing else, or after one or two events of other kinds."""
     rows = st.lists(st.sampled_from(workload.records), max_size=6)
     feed = st.builds(Feed, rows.map(tuple))
     restore = st.builds(Restore, st.integers(0, 5))
@@ -107,7 +107,7 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
         bins=BINS,
         retention=st.sampled_from([20, 1, 2, 4]),
         max_runs=st.sampled_from([tree.MAX_RUNS, 1, 2]),
-        events=st.lists(episode, max_size=6).map(lambda parts: tuple(chain.from_iterable(parts))),
+        events=st.lists(episode, max_size=5).map(lambda parts: tuple(chain.from_iterable(parts))),
     )
 
 

@@ -69,8 +69,7 @@ class Plan:
                 return replace(self, wishes=wishes)
             case Trip():
                 busy = (self.wishes or self.trip) and not asked.supersede
-                strange = asked.origin != self.routing and not self.trip
-                if busy or strange or asked.target.bins != self.routing.bins:
+                if busy or asked.target.bins != self.routing.bins or asked.origin != self.routing:
                     raise ImpossibleError
                 return replace(self, trip=asked, wishes=())
             case Stop():

@@ -238,8 +238,9 @@ def test_scheduled_updates_come_first(tmp_path: Path) -> None:
 
 def test_superseded_updates_do_not_come_back(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    driver.schedule("counts", [Update(1, 0, 1)])
+    schedule = driver.schedule("counts", [Update(1, 0, 1)])
     driver.migrate("counts", THREE, strategy=all_at_once(), supersede=True)
+    assert driver.is_dropped(schedule.id)
     publish(driver, 0)
     publish(drive(tmp_path), 1)
     assert drive(tmp_path).routing("counts") == THREE

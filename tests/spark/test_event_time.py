@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from pyspark.sql import functions as sf
 import godwit as gw
 from godwit.errors import ConfigError
 from godwit.runtime.verify import verify
+from godwit.spark import tick
 from tests.spark.feed import Feed
 
 pytestmark = pytest.mark.spark
@@ -134,9 +136,10 @@ def test_a_busy_stream_needs_no_ticks(spark: SparkSession, tmp_path: Path) -> No
         )
         .to(gw.foreach_batch(sink))
     )
-    query = job.start(tmp_path / "checkpoint", bins=4096)
-    query.await_epoch(12)
-    query.stop()
+    with patch.object(tick, "PATIENCE", 30.0):
+        query = job.start(tmp_path / "checkpoint")
+        query.await_epoch(12)
+        query.stop()
     assert len(sink.rows) > 20
     assert not list((tmp_path / "checkpoint" / "spark" / "sources" / "1").glob("[0-9]*"))
 

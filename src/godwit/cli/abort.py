@@ -11,7 +11,7 @@ from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.model.requests import Abort, Migrate
-from godwit.runtime.overview import Overview, newest
+from godwit.runtime.overview import OperatorView, Overview, newest
 
 EXAMPLES = """\
 examples:
@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     operator = Overview.of(path).operator(arguments.operator)
-    open = operator.migration.id if operator.migration else _waiting(path, operator.name)
+    open = _open(path, operator)
     if open is None:
         raise ConfigError(f"operator '{operator.name}' has no open migration")
     answer = ask(path, Abort(0, operator.name, open, arguments.rollback))
@@ -47,10 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
     return answer.code
 
 
-def _waiting(checkpoint: Path, operator: str) -> int | None:
-    """The newest migration that was asked for since the query ran."""
+def _open(checkpoint: Path, operator: OperatorView) -> int | None:
+    """The migration that is open when the requests are taken in that wait for the query to run."""
+    open = operator.migration.id if operator.migration else None
     history = History.inspect(checkpoint)
     _, intent = newest(history)
-    requests = history.control.requests(after=intent.control)
-    ids = [r.id for r in requests if isinstance(r, Migrate) and r.operator == operator]
-    return max(ids, default=None)
+    for request in history.control.requests(after=intent.control):
+        if request.operator != operator.name:
+            continue
+        if isinstance(request, Migrate) and (open is None or request.supersede):
+            open = request.id
+        elif isinstance(request, Abort) and request.migration == open and not request.rollback:
+            open = None
+    return open

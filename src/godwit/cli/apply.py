@@ -15,8 +15,11 @@ from godwit.log.files import Location
 from godwit.model.plan import Plan
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
+from godwit.protocol.course import STALE
 from godwit.runtime.overview import OperatorView, Overview
 from godwit.strategies import parse
+
+ATTEMPTS = 20  # an open migration that is superseded may take a step between question and answer
 
 EXAMPLES = """\
 examples:
@@ -60,20 +63,23 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     parse(arguments.strategy)  # refuses an unknown one
-    operator, target = _wanted(arguments, Overview.of(path))
     now = time.time()
-    request = Migrate(
-        0,
-        operator.name,
-        operator.routing,
-        target,
-        arguments.strategy,
-        now,
-        None if arguments.deadline is None else now + arguments.deadline,
-        arguments.on_timeout,
-        arguments.supersede,
-    )
-    answer = ask(path, request)
+    for _ in range(ATTEMPTS):
+        operator, target = _wanted(arguments, Overview.of(path))
+        request = Migrate(
+            0,
+            operator.name,
+            operator.routing,
+            target,
+            arguments.strategy,
+            now,
+            None if arguments.deadline is None else now + arguments.deadline,
+            arguments.on_timeout,
+            arguments.supersede,
+        )
+        answer = ask(path, request)
+        if arguments.plan or not answer.reason.startswith(STALE):
+            break
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
         return watch.follow(path, operator.name, answer.id, json=arguments.json)

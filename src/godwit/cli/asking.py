@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from godwit.cli.output import note, print_json
+from godwit.cli.output import note, print_line
 from godwit.log.history import History
 from godwit.log.journal import tick
 from godwit.model.requests import Abort, Migrate
 
 ANSWER_SECONDS = 20.0
+LONGEST_SECONDS = 120.0  # where epochs are long
 LOOK_SECONDS = 0.1
 CODES = {"accepted": 0, "refused": 1, "waiting": 3}
 
@@ -30,7 +31,7 @@ class Answer:
 
     def tell(self, *, json: bool) -> None:
         if json:
-            print_json(asdict(self))
+            print_line(asdict(self))
         else:
             reason = f": {self.reason}" if self.reason else ""
             verb = "" if self.answer == "waiting" else "was "
@@ -42,7 +43,7 @@ def ask(checkpoint: Path, request: Migrate | Abort) -> Answer:
     history = History.inspect(checkpoint)
     id = history.control.add(request).id
     tick(history.files)
-    seconds = max(ANSWER_SECONDS, 3 * (history.pace() or 0.0))
+    seconds = max(ANSWER_SECONDS, min(3 * (history.pace() or 0.0), LONGEST_SECONDS))
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if answer := _answer(history, id):

@@ -65,19 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
 def explain(operator: OperatorView, plan: Plan, pace: float | None) -> None:
     """Which bins go where, what each worker then has, how long it takes; bytes are estimated."""
     origin, target = operator.routing, plan.target(operator.routing)
-    moved = sum(operator.sizes[m.first : m.last + 1].sum() for m in plan.moves)
+    weights = [operator.sizes[moves.first : moves.last + 1].sum() for moves in plan.moves]
     print(
         f"{operator.name}: {origin.workers} -> {plan.workers} workers, {plan.bins:,} of "
-        f"{origin.bins:,} bins move, about {size(moved)}\n"
+        f"{origin.bins:,} bins move, about {size(sum(weights))}\n"
     )
     shown = [
-        [
-            f"{m.first}-{m.last}",
-            m.source,
-            m.target,
-            size(operator.sizes[m.first : m.last + 1].sum()),
-        ]
-        for m in plan.moves[:MOVES]
+        [f"{moves.first}-{moves.last}", moves.source, moves.target, size(weight)]
+        for moves, weight in zip(plan.moves[:MOVES], weights, strict=False)
     ]
     print_table(["bins", "from", "to", "state"], shown)
     if len(plan.moves) > MOVES:

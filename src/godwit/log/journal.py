@@ -272,6 +272,8 @@ def _close_older(files: Files, generation: int) -> None:
             closed = place.with_name(f".{uuid.uuid4().hex}")
             with suppress(FileNotFoundError):  # closed by another driver at the same time
                 place.rename(closed)
+            if closed.is_file():
+                closed.unlink()
             shutil.rmtree(closed, ignore_errors=True)
             with suppress(FileExistsError):
                 place.touch(exist_ok=False)

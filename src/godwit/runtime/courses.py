@@ -31,7 +31,7 @@ class Courses:
 
     def __init__(self, journal: Journal, routings: Mapping[str, Routing], begun: int) -> None:
         self._journal = journal
-        self.ends: dict[int, Ended] = {}  # by id, all that this process has seen
+        self.dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
         self._taken = intent.control if intent else 0
         self._refused = dict(intent.refused) if intent else {}
@@ -40,6 +40,7 @@ class Courses:
             name: Course(name, begun, routing) if intent is None else self._read(name, intent)
             for name, routing in routings.items()
         }
+        self.ends = {ended.id: ended for c in self._courses.values() for ended in c.past}
         self.take_in()
         for name, routing in routings.items():
             self._change(self._courses[name].restart(routing))
@@ -167,6 +168,7 @@ class Courses:
         return Migration.from_json(entry, request)
 
     def _put_aside(self, request: Schedule) -> None:
+        self.dropped.add(request.id)
         name = request_name(request.id)
         self._journal.move(name, undone_name(self._journal.generation, name))
 

@@ -355,6 +355,11 @@ class Driver:
             ended = self._courses.ends.get(migration)
             return ended.arrived if ended else 0
 
+    def is_dropped(self, schedule: int) -> bool:
+        """Was a schedule given up before its last update?"""
+        with self._changed:
+            return schedule in self._courses.dropped
+
     def open_request(self, operator: str) -> Migrate | None:
         """The request of an operator's open migration."""
         migration = self.course(operator).migration

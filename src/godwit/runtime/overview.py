@@ -136,14 +136,13 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
     rows = rows_by_bin(trees, routing.bins)
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
     receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
-    share = np.bincount(routing.owners, rows, routing.workers)
-    total = int(rows.sum())
+    share, bytes = (np.bincount(routing.owners, each, routing.workers) for each in (rows, sizes))
     migrations = intent.migrations.get(name, {"open": None, "past": []})
     return OperatorView(
         name=name,
         routing=routing,
         watermark=intent.watermarks.get(name),
-        rows=total,
+        rows=int(rows.sum()),
         bytes=size,
         sizes=sizes,
         files=sum(len(tree.files) for tree in trees),
@@ -152,7 +151,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
                 worker=worker,
                 bins=len(routing.bins_of(worker)),
                 rows=round(share[worker]),
-                bytes=round(size * share[worker] / max(total, 1)),
+                bytes=round(bytes[worker]),
                 records=receipts.get(worker, {}).get("records", 0),
                 seconds=round(sum(receipts.get(worker, {}).get("seconds", {}).values()), 4),
             )
@@ -179,7 +178,7 @@ def _open(
         strategy=request.strategy,
         workers=(request.origin.workers, request.target.workers),
         bins=bins,
-        arrived=max(0, bins - len(rest)),
+        arrived=bins - len(rest),
         accepted=request.time,
         outcome=entry["phase"],
         epoch=None,

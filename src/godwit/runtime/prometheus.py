@@ -1,5 +1,6 @@
 """The numbers of epochs as a text file that Prometheus collects; no port is opened."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -92,5 +93,7 @@ class PrometheusFile:
         yield f"# HELP godwit_{name} {help}"
         yield f"# TYPE godwit_{name} {kind}"
         for labels, value in values:
-            pairs = ",".join(f'{key}="{text}"' for key, text in (self._labels | labels).items())
+            pairs = ",".join(
+                f"{key}={json.dumps(text)}" for key, text in (self._labels | labels).items()
+            )
             yield f"godwit_{name}" + (f"{{{pairs}}}" if pairs else "") + f" {round(value, 6)}"

@@ -44,10 +44,14 @@ class CacheSpec:
     limit: int
     directory: str | None = None
 
-    def open(self, root: Path) -> FileCache:
-        """The cache of the executor that this process belongs to."""
+    @property
+    def path(self) -> Path:
+        """The directory of the executor that this process belongs to."""
         parent = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-        return FileCache(root, Path(parent or tempfile.gettempdir()) / self.name, self.limit)
+        return Path(parent or tempfile.gettempdir()) / self.name
+
+    def open(self, root: Path) -> FileCache:
+        return FileCache(root, self.path, self.limit)
 
 
 @dataclass(frozen=True, slots=True)

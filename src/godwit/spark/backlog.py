@@ -13,11 +13,13 @@ def behind(query: StreamingQuery | None, ends: Sequence[str]) -> int | None:
     Of Kafka these are records. None if there is no report, or no source tells, as files do not.
     """
     progress = query.lastProgress if query else None
-    sources = progress.sources if progress else []
+    sources = json.loads(progress.json)["sources"] if progress else []
+    if len(sources) != len(ends):  # a source that is read twice is reported once
+        return None
     gaps = [
-        gap(json.loads(source.latestOffset), json.loads(end))
-        for source, end in zip(sources, ends, strict=False)
-        if source.latestOffset not in (None, "null") and end != "-"
+        gap(source["latestOffset"], json.loads(end))
+        for source, end in zip(sources, ends, strict=True)
+        if isinstance(source.get("latestOffset"), dict | int) and end != "-"
     ]
     return sum(gaps) if gaps else None
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -51,7 +50,7 @@ class Migration:
             return Progress(self.driver.arrived(self.id), total, self.outcome)
         rest = left(course.routing, migration.goal)
         return Progress(
-            max(0, total - len(rest)),
+            total - len(rest),
             total,
             self.outcome,
             round(self.driver.sizes(self.request.operator)[rest].sum()),
@@ -94,13 +93,15 @@ class Scheduled:
 
     @property
     def outcome(self) -> str:
-        """'done' when the epoch of the last update is published, else 'open'."""
+        """'open', 'done' when the epoch of the last update is published, or 'superseded'."""
+        if self.driver.is_dropped(self.request.id):
+            return "superseded"
         committed = self.driver.committed
         return "done" if committed is not None and committed >= self.epoch else "open"
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until it is done, the query ends or `timeout` seconds have passed."""
-        self.driver.wait(self.epoch, timeout)
+        """Wait until it is over, the query ends or `timeout` seconds have passed."""
+        self.driver.wait_for(lambda: self.outcome != "open", timeout)
         return self.outcome
 
 
@@ -209,11 +210,11 @@ class Query:
         that always has more data has no end: stop it first. An open migration stays open. Raises
         what failed the query.
         """
+        if self._available_now:
+            raise RefusedError("a query that runs with available_now ends before its stream can")
         if not self.is_active:
             self._raise_failure()
             raise RefusedError("the query has ended; start it again to end its stream")
-        if self._available_now:
-            raise RefusedError("a query that runs with available_now ends before its stream can")
         self._driver.let_end()
         self.process_all_available()
         epoch = self._driver.finish()
@@ -246,7 +247,7 @@ class Query:
         self._driver.close()
         self._engine.ticker.hold()
         with suppress(Exception):  # Spark may have ended, too
+            self._engine.pinning.sweep(self._driver.cache)
             self._engine.pinning.close()
-        directory = self._driver.cache.directory
-        if directory:
-            shutil.rmtree(Path(directory) / self._driver.cache.name, ignore_errors=True)
+        if self._driver.cache.directory:
+            shutil.rmtree(self._driver.cache.path, ignore_errors=True)

@@ -9,15 +9,18 @@ computes and caches the part on another one.
 
 import logging
 import os
+import shutil
 import socket
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from godwit.runtime.work import CacheSpec
 from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
@@ -83,6 +86,11 @@ class Pinning:
         self._homes |= {worker: known.places[slot] for worker, slot in enumerate(of_worker)}
         self._slots = replace(known, of_worker=of_worker)
         return self._slots
+
+    def sweep(self, cache: CacheSpec) -> None:
+        """Delete the local files of a query that has ended from the executors of its slots."""
+        if self._slots is not None:
+            self._slots.anchor.rdd.foreachPartition(partial(_sweep, cache))
 
     def close(self) -> None:
         """Let the anchor go: executors that hold one are not given back."""
@@ -171,6 +179,10 @@ def _keys(spark: SparkSession, count: int) -> list[int]:
     hashed = f"transform(sequence(0, {tried}), n -> pmod(hash(cast(n AS int)), {count}))"
     row: Any = spark.sql(f"SELECT {hashed} AS parts").head()
     return [row.parts.index(part) for part in range(count)]
+
+
+def _sweep(cache: CacheSpec, rows: Iterable[Any]) -> None:
+    shutil.rmtree(cache.path, ignore_errors=True)
 
 
 def _whereabouts(rows: Iterable[Any]) -> Iterator[tuple[int, str]]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 from godwit.runtime.driver import Driver
 
 PATIENCE: Final = 1.0  # seconds
+LONG: Final = 10.0
 
 
 def with_ticks(df: DataFrame, directory: Path) -> DataFrame:
@@ -33,12 +34,13 @@ class Ticker:
     """Asks for an epoch while something waits for one.
 
     After an epoch with records it waits a while, since a busy stream runs the next one by itself,
-    after `interval` seconds: Spark's log of the files that it has seen never forgets one.
+    after `interval` seconds: Spark's log of the files that it has seen never forgets one. With long
+    intervals there are few.
     """
 
     def __init__(self, driver: Driver, interval: float) -> None:
         self._driver = driver
-        self._patience = interval + PATIENCE
+        self._patience = interval + PATIENCE if interval < LONG else 0.0
         self._timer: threading.Timer | None = None
 
     def hold(self) -> None:
@@ -50,7 +52,7 @@ class Ticker:
         """An epoch with so many records has ended."""
         if not self._driver.wants_epoch:
             return
-        if not records:
+        if not records or not self._patience:
             self._driver.tick()
             return
         self._timer = threading.Timer(self._patience, self._driver.tick)

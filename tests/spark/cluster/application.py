@@ -13,7 +13,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import godwit as gw
-from tests.spark.kills.application import QUICK_JAVA, QUICK_SQL
 
 KEYS = 5000
 ROWS = 2000  # an epoch
@@ -29,11 +28,9 @@ CONF: dict[str, Any] = {
 
 
 def main(home: Path, java: str) -> None:
-    options = {
-        f"spark.{side}.extraJavaOptions": f"{QUICK_JAVA} {java}" for side in ("driver", "executor")
-    }
+    options = {f"spark.{side}.extraJavaOptions": java for side in ("driver", "executor")}
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-    spark = builder.config(map=CONF | QUICK_SQL | options).getOrCreate()
+    spark = builder.config(map=CONF | options).getOrCreate()
     query = start(spark, home)
     query.await_epoch(3)
     there = query.migrate(TARGET, strategy="batched:2")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -22,8 +23,13 @@ from tests.spark.kills.functions import Overtaken, statement
 from tests.spark.kills.truth import TABLES, tabulate
 
 RETENTION = 3  # epochs; few, so that files are deleted while processes die
+# Short runs over small data: to compile thoroughly, collect in parallel, or generate Java for each
+# query costs more than it saves.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all=error:stderr"
-QUICK_SQL = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+QUICK_SQL: dict[str, Any] = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 def main(
@@ -63,8 +69,8 @@ def session(master: str, java: str, conf: Mapping[str, str]) -> SparkSession:
     builder = (
         SparkSession.builder.master(master)
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", f"{QUICK_JAVA} {java}")
-        .config("spark.executor.extraJavaOptions", f"{QUICK_JAVA} {java}")
+        .config("spark.driver.extraJavaOptions", java)
+        .config("spark.executor.extraJavaOptions", java)
         .config("spark.python.daemon.module", "tests.spark.daemon")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.ui.enabled", False)
