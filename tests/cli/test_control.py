@@ -108,7 +108,7 @@ def test_apply_with_a_deadline_and_in_place_of_another(
     ]
     assert moving.command("apply", "--workers", "3", *options, "--watch", "--json") == 1
     first, *_, last = capsys.readouterr().out.splitlines()
-    assert json.loads(first) == {"id": 2, "answer": "accepted", "reason": ""}
+    assert json.loads(first)["answer"] == "accepted"
     assert json.loads(last)["migration"]["outcome"] == "rolled back"
     assert moving.command("history", "--json") == 0
     outcomes = [past["outcome"] for past in json.loads(capsys.readouterr().out)]
