@@ -85,8 +85,9 @@ def explain(operator: OperatorView, plan: Plan, pace: float | None) -> None:
         state = operator.sizes[after].sum()
         rows.append([worker, len(before), len(after), size(gets), size(state)])
     print_table(["worker", "bins", "then", "to read", "state"], rows)
+    print()
     for strategy in (AllAtOnce(), Batched(64), Fluid()):
         epochs = epochs_left(strategy, origin, target)
         seconds = f", about {epochs * pace:.0f} s" if pace else ""
-        print(f"{strategy}: {epochs:,} epochs{seconds}")
+        print(f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}{seconds}")
     print("paced: as many epochs as destinations need to fetch what they lack")
