@@ -299,6 +299,6 @@ def descendants(pid: int) -> Iterator[int]:
 
 def is_python_worker(pid: int) -> bool:
     try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"spark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
