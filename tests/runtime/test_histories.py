@@ -15,6 +15,7 @@ from hypothesis import event, given, settings
 
 from godwit.model.hashing import hash_rows
 from tests.runtime.events import Story, stories
+from tests.runtime.expiring_workloads import FADING, FORGETFUL
 from tests.runtime.histories import Hasher, play
 from tests.runtime.timed_workloads import TIMED
 from tests.runtime.workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
@@ -23,7 +24,9 @@ HISTORIES = 92 * settings().max_examples // 60
 
 
 @pytest.mark.parametrize("hashes", [hash_rows, few_hashes])
-@pytest.mark.parametrize("workload", [TOTALS, ENDS, TALLY, COLLECT, *TIMED], ids=repr)
+@pytest.mark.parametrize(
+    "workload", [TOTALS, ENDS, TALLY, COLLECT, *TIMED, FADING, FORGETFUL], ids=repr
+)
 def test_histories(workload: Workload, hashes: Hasher) -> None:
     @settings(max_examples=HISTORIES)
     @given(stories(workload))
