@@ -7,6 +7,7 @@ killed on the way, and the state moves back.
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,14 @@ def start(spark: SparkSession, home: Path) -> gw.Query:
 
 def executors(spark: SparkSession) -> list[int]:
     """The process ids of the executors' JVMs."""
+    application = str(spark.sparkContext.applicationId)
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            command = (entry / "cmdline").read_bytes().decode(errors="replace")
-            application = spark.sparkContext.applicationId
-            if "CoarseGrainedExecutorBackend" in command and str(application) in command:
-                found.append(int(entry.name))
+            with suppress(OSError):  # a process may end meanwhile
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                if "CoarseGrainedExecutorBackend" in command and application in command:
+                    found.append(int(entry.name))
     return found
 
 
