@@ -1,5 +1,6 @@
 """State files: what is written is read back, and no damage goes unnoticed or unnamed."""
 
+import itertools
 import os
 import tempfile
 import zlib
@@ -26,6 +27,7 @@ from godwit.state.file import (
     StateFile,
     WrittenFile,
     checksum,
+    gathered,
     parts,
     read,
     verify,
@@ -205,6 +207,19 @@ def test_parts_end_with_segments_and_are_no_larger_than_they_may_be(
     assert sum(map(len, segments)) == len(set.union(*segments))
     most = limit * rows.num_rows / rows.nbytes
     assert all(part.num_rows <= most or len(s) == 1 for part, s in zip(cut, segments, strict=True))
+
+
+@given(st.lists(st.integers(0, 2**64 - 1)), st.integers(0, 300))
+def test_segments_are_gathered_into_parts(hashes: list[int], limit: int) -> None:
+    run = Run.of(rows_of(sorted(hashes)))
+    borders = segment_offsets(run.hash).tolist()
+    segments = [run.slice(*ends).rows for ends in itertools.pairwise(borders)]
+    with patch.object(state_file, "PART_BYTES", limit):
+        files = list(gathered(segments))
+    assert pa.concat_tables([run.rows.slice(0, 0), *files]) == run.rows
+    found = [len(set(segment_of(Run.of(file).hash).tolist())) for file in files]
+    assert sum(found) == sum(segment.num_rows > 0 for segment in segments)
+    assert all(file.nbytes <= limit or n == 1 for file, n in zip(files, found, strict=True))
 
 
 @given(tables())

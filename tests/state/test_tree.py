@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError
+from godwit.model.routing import Routing
 from godwit.state.file import WrittenFile
 from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
@@ -97,6 +98,19 @@ def test_the_segment_with_most_runs_comes_first() -> None:
     assert tree.plan_merges(1000) == (Merge(8, 9), Merge(3, 8))
     assert tree.plan_merges(100) == (Merge(8, 9),)
     assert tree.plan_merges(10) == ()
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+def test_workers_share_the_merges_of_an_epoch(workers: int, share: float) -> None:
+    tree = Tree.empty()
+    for i in range(MAX_RUNS + 1):
+        tree = tree.add([file_of(f"{i}", [10] * SEGMENTS)])
+    merges = tree.plan_merges(int(share * 10 * SEGMENTS * (MAX_RUNS + 1)))
+    assert len(merges) == share * SEGMENTS
+    owners = Routing.even(SEGMENTS, workers).owners[[merge.segment for merge in merges]]
+    given = np.bincount(owners, minlength=workers)
+    assert max(given) <= len(merges) / workers + 2
 
 
 def test_segments_that_move_are_merged_only_when_they_must() -> None:

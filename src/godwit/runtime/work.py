@@ -117,7 +117,7 @@ class _Attempt:
         faults.reach("delta", "before", epoch)
         with self._timed("write"):
             deltas = {
-                spec.name: self._write(spec, "delta", rows)
+                spec.name: self._write(spec, "delta", state_file.parts(rows))
                 for spec in operator.tables
                 if (rows := changes.deltas.get(spec.name)) is not None and rows.num_rows
             }
@@ -128,9 +128,9 @@ class _Attempt:
         faults.reach("outputs", "after", epoch)
         with self._timed("merge"):
             merged = {
-                spec.name: self._write(spec, "merge", rows)
+                spec.name: self._write(spec, "merge", state_file.gathered(self._merge(spec)))
                 for spec in operator.tables
-                if (rows := self._merge(spec)).num_rows
+                if self._due(spec)
             }
         with self._timed("fetch"):
             ready = self._fetch(self.work.ahead) if self.work.ahead else []
@@ -178,10 +178,10 @@ class _Attempt:
         segments = np.flatnonzero((by_segment == self.worker).any(axis=1)).tolist()
         return Own(segments, lambda hashes: np.equal(routing.owners_at(hashes), self.worker))
 
-    def _write(self, spec: TableSpec, kind: Kind, rows: pa.Table) -> list[WrittenFile]:
+    def _write(self, spec: TableSpec, kind: Kind, parts: Iterable[pa.Table]) -> list[WrittenFile]:
         directory = f"state/{self.work.operator.name}/{spec.name}"
         files = []
-        for number, part in enumerate(state_file.parts(rows)):
+        for number, part in enumerate(parts):
             written = state_file.write(
                 self.root,
                 f"{directory}/{self._stem(kind)}-{number}.arrow",
@@ -195,20 +195,19 @@ class _Attempt:
             )
             self.files.add(written.ref)
             files.append(written)
-        if self.work.durable:
+        if files and self.work.durable:
             state_file.sync_directory(self.root / directory)
         return files
 
-    def _merge(self, spec: TableSpec) -> pa.Table:
-        """One table of all the segments that this worker has to merge; some may end up empty."""
-        tree = self.work.trees[spec.name]
-        segments = self._segments(spec)
-        merged = [spec.schema.empty_table()]
-        due = self.work.merges.get(spec.name, {}).get(self.worker, ())
-        for segment, runs in sorted((merge.segment, merge.runs) for merge in due):
+    def _due(self, spec: TableSpec) -> Sequence[Merge]:
+        return self.work.merges.get(spec.name, {}).get(self.worker, ())
+
+    def _merge(self, spec: TableSpec) -> Iterator[pa.Table]:
+        """What the segments that this worker has to merge become; nothing may be left of some."""
+        tree, segments = self.work.trees[spec.name], self._segments(spec)
+        for segment, runs in sorted((merge.segment, merge.runs) for merge in self._due(spec)):
             final = runs == len(tree.segments[segment])
-            merged.append(merge_runs(segments(segment)[:runs], spec, final).rows)
-        return pa.concat_tables(merged)
+            yield merge_runs(segments(segment)[:runs], spec, final).rows
 
     def _fetch(self, ahead: Ahead) -> list[int]:
         """Fetch what is to come, as long as there is time; returns the segments that are here."""

@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, get_args
@@ -106,6 +106,18 @@ def parts(rows: pa.Table) -> list[pa.Table]:
         if stop - borders[-1] > limit and start > borders[-1]:
             borders.append(start)
     return [run.rows.slice(a, b - a) for a, b in itertools.pairwise([*borders, len(run)])]
+
+
+def gathered(segments: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Put the rows of one segment after the other together, into files as those of `parts`."""
+    waiting: list[pa.Table] = []
+    for rows in filter(len, segments):
+        if waiting and sum(table.nbytes for table in (*waiting, rows)) > PART_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting = []
+        waiting.append(rows)
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def write(

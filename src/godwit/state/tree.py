@@ -8,11 +8,13 @@ from typing import Any, Final, Self
 
 from godwit.errors import DamagedFileError
 from godwit.state.file import WrittenFile
-from godwit.state.run import SEGMENTS
+from godwit.state.run import SEGMENT_BITS, SEGMENTS
 from godwit.state.table import FileRef
 
 MAX_RUNS: Final = 6
 HARD_RUNS: Final = 12
+
+_SCATTERED: Final = sorted(range(SEGMENTS), key=lambda s: f"{s:0{SEGMENT_BITS}b}"[::-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Tree:
     Merging is logarithmic. A segment is due when it has more than `MAX_RUNS` runs. Its newest two
     runs are merged, or as many more as the budget allows such that the oldest of them has no more
     rows than the newer ones together. A segment with `HARD_RUNS` runs is merged beyond the budget.
-    Segments grow alike and become due together: the budget spreads their merges over the epochs.
+    Segments grow alike and become due together: the budget spreads their merges over the epochs,
+    and each epoch's over the hash space, so that workers share them.
 
     The constants are from a simulation of epochs of 500 k rows in all segments, with a budget of 4
     times that; what searching, merging and writing a row costs was measured on a 2-core machine:
@@ -95,13 +98,15 @@ class Tree:
         return self._with(segments, files)
 
     def plan_merges(self, budget_rows: int, moving: Collection[int] = ()) -> tuple[Merge, ...]:
-        """The merges to do next, most runs first, reading at most `budget_rows` rows if it can.
+        """The merges to do next, reading at most `budget_rows` rows if it can.
+
+        Segments with most runs come first; among equals the next one is far from those before it.
 
         Of segments that are `moving`, destinations may have the files already, and would have to
         fetch what they are merged to: they are left alone, but for those with too many runs.
         """
         planned = []
-        for segment in sorted(range(SEGMENTS), key=lambda s: -len(self.segments[s])):
+        for segment in sorted(_SCATTERED, key=lambda s: -len(self.segments[s])):
             runs = self.segments[segment]
             if segment in moving and len(runs) < HARD_RUNS:
                 continue
