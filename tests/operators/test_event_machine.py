@@ -267,6 +267,45 @@ def test_a_notice_that_is_due_needs_a_function_that_still_listens(tmp_path: Path
         sim.feed([record("a", 1)])
 
 
+def test_many_records_of_a_key_may_ask_for_notices_at_the_end(tmp_path: Path) -> None:
+    """Each asks for one, which is due at once: there are many, but no chain of them."""
+    sim = run(tmp_path, again, strict=True)
+    sim.feed([record("a", 1, n) for n in range(10_001)])
+    sim.finish()
+    assert len(sim.sink[1]) == 2 * 10_001
+
+
+def again(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    for kind, time, key, _, _ in events:
+        yield kind, time, key, 0
+        if kind != "notice":
+            notify(key, time + timedelta(seconds=1), 0)
+
+
+def test_notices_for_the_same_moment_without_an_end_are_refused(tmp_path: Path) -> None:
+    def stuck(events: Any, notify: Any) -> None:
+        for event in events:
+            notify(event.key, event.time, 0)
+
+    sim = run(tmp_path, stuck)
+    sim.feed([record("z", 9)])
+    with pytest.raises(OperatorError, match="none for a later time than its own"):
+        sim.feed([record("z", 8)])
+
+
+def test_a_notice_may_come_often_when_time_has_jumped(tmp_path: Path) -> None:
+    def tick(events: Any, notify: Any) -> None:
+        for _, time, key, _, state in events:
+            state.seen = (state.seen or 0) + 1
+            if time < second(12_000):
+                notify(key, time + timedelta(seconds=1), 0)
+
+    sim = run(tmp_path, tick)
+    sim.feed([record("a", 0), record("z", 20_000)])
+    sim.feed([record("z", 20_000)])
+    assert next(row["seen"] for row in sim.state() if row["k"] == "a") == 12_001
+
+
 def test_notices_without_an_end_end_with_the_stream(tmp_path: Path) -> None:
     def beat(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
         for kind, time, key, _, state in events:

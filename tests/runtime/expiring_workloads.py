@@ -8,21 +8,21 @@ import pyarrow as pa
 import godwit.operators as ops
 from godwit.operators import Aggregate, StateMachine
 from godwit.operators.expiring import Expiring
-from tests.runtime.timed_workloads import _ALARMS, DELAY, MOMENT, Timed, at
-from tests.runtime.workloads import _COMMANDS as COMMANDS
-from tests.runtime.workloads import _FORMS as FORMS
-from tests.runtime.workloads import _KEY_FIELDS as KEY_FIELDS
+from tests.runtime.timed_workloads import DELAY, MOMENT, NUMBERS, Timed, at
 from tests.runtime.workloads import (
+    COMMANDS,
+    FORMS,
     KEY,
+    KEY_FIELDS,
     Key,
     PlainCollect,
     Row,
     Workload,
-    _in_total_order,
-    _key,
-    _records,
-    _row,
     collect,
+    combine,
+    in_total_order,
+    key_of,
+    row_of,
 )
 
 TTL = 2  # seconds
@@ -37,7 +37,7 @@ class Expiries(Timed):
 
     def _expired(self, rows: list[Row], until: datetime | None) -> list[Key]:
         for row in rows:
-            self._newest[_key(row)] = max(self._newest.get(_key(row), row["at"]), row["at"])
+            self._newest[key_of(row)] = max(self._newest.get(key_of(row), row["at"]), row["at"])
         ttl = timedelta(seconds=TTL)
         gone = [key for key, time in self._newest.items() if until and time + ttl <= until]
         for key in gone:
@@ -45,8 +45,8 @@ class Expiries(Timed):
         return gone
 
     def _tables(self) -> dict[str, list[Row]]:
-        touched = [_row(key, newest=time) for key, time in self._newest.items()]
-        return {"_touched": touched, "_expiry": [_row(key) for key in self._newest]}
+        touched = [row_of(key, newest=time) for key, time in self._newest.items()]
+        return {"_touched": touched, "_expiry": [row_of(key) for key in self._newest]}
 
 
 class Fading(Expiries):
@@ -56,14 +56,14 @@ class Fading(Expiries):
 
     def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
         for row in rows:
-            self._sums[_key(row)].append(row["n"])
-        outputs = [self._row(key) for key in set(map(_key, rows))]
+            self._sums[key_of(row)].append(row["n"])
+        outputs = [self._row(key) for key in set(map(key_of, rows))]
         for key in self._expired(rows, until):
             del self._sums[key]
         return outputs
 
     def _row(self, key: Key) -> Row:
-        return _row(key, rows=len(self._sums[key]), total=sum(self._sums[key]))
+        return row_of(key, rows=len(self._sums[key]), total=sum(self._sums[key]))
 
     def state(self) -> dict[str, list[Row]]:
         return {"value": [self._row(key) for key in self._sums], **self._tables()}
@@ -76,7 +76,7 @@ class Forgetful(Expiries):
 
     def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
         outputs = []
-        for row in _in_total_order(rows, "at", "op", "x"):
+        for row in in_total_order(rows, "at", "op", "x"):
             outputs += self._of.feed([row])
         for key in self._expired(rows, until):
             self._of._logs.pop(key, None)
@@ -89,20 +89,20 @@ class Forgetful(Expiries):
 
 FADING = Workload(
     "fading",
-    _ALARMS,
+    NUMBERS,
     Expiring.define(
         Aggregate.of(
             "fading",
             KEY,
             {"rows": ops.count(), "total": ops.sum("n")},
-            _ALARMS,
+            NUMBERS,
             time="at",
             delay=f"{DELAY} s",
         ),
         f"{TTL} s",
     ),
     Fading,
-    _records(at=[at(s) for s in (0, 1, 2, 3, 4, 6)], n=(1, 2, 4, 8, 16, 32)),
+    combine(at=[at(s) for s in (0, 1, 2, 3, 4, 6)], n=(1, 2, 4, 8, 16, 32)),
 )
 
 _TIMED_COMMANDS = pa.schema([*KEY_FIELDS, ("at", MOMENT), *list(COMMANDS)[2:]])
@@ -124,7 +124,7 @@ FORGETFUL = Workload(
         f"{TTL} s",
     ),
     Forgetful,
-    _records(
+    combine(
         at=[at(s) for s in (0, 1, 2, 3, 4, 6, 9, 4, 3)],
         op=("append", "put", "append", "drop", "bump", "read", "length", "bump", "put"),
         x=(1, 1, 2, 1, 1, None, None, 2, 2),

@@ -167,6 +167,7 @@ class _Play:
         while self._dies(lambda: self._sim.restore(epoch)):
             self.seen["killed in a rollback"] += 1
         self.seen["rolled back"] += 1
+        self._history = History(self._checkpoint)  # which remembers what was undone
         self._routes.restore(epoch)
         self._restart(Restart())
         self._run(self._sim.resume)

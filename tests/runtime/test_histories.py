@@ -4,10 +4,10 @@ A history is inputs x routings over epochs (migrations, schedules, requests that
 deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
-names. One run plays 2,024 histories: 92 for each of eleven operators, of which seven have event
-time, one has two inputs and one follows on another, and two hash functions, of which one lets most
-keys collide. (GODWIT_HYPOTHESIS=thorough plays 50
-times as many; --hypothesis-show-statistics says what happened in them.)
+names. One run plays 2,016 histories: 72 for each of fourteen operators, of which nine have event
+time, two have two inputs and one follows on another, and two hash functions, of which one lets most
+keys collide. (GODWIT_HYPOTHESIS=thorough plays 50 times as many; --hypothesis-show-statistics says
+what happened in them.)
 """
 
 import pytest
@@ -17,16 +17,21 @@ from godwit.model.hashing import hash_rows
 from tests.runtime.events import Story, stories
 from tests.runtime.expiring_workloads import FADING, FORGETFUL
 from tests.runtime.histories import Hasher, play
-from tests.runtime.timed_workloads import TIMED
+from tests.runtime.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
+from tests.runtime.window_workloads import CHAINED, COUNTS, SESSIONS, WINDOWS
 from tests.runtime.workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 
-HISTORIES = 92 * settings().max_examples // 60
+HISTORIES = 72 * settings().max_examples // 60
+WORKLOADS = (
+    *(TOTALS, ENDS, TALLY, COLLECT),
+    *(ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER),
+    *(WINDOWS, SESSIONS, COUNTS, CHAINED),
+    *(FADING, FORGETFUL),
+)
 
 
 @pytest.mark.parametrize("hashes", [hash_rows, few_hashes])
-@pytest.mark.parametrize(
-    "workload", [TOTALS, ENDS, TALLY, COLLECT, *TIMED, FADING, FORGETFUL], ids=repr
-)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
 def test_histories(workload: Workload, hashes: Hasher) -> None:
     @settings(max_examples=HISTORIES)
     @given(stories(workload))

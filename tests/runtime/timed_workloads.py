@@ -9,21 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-import godwit.operators as ops
 from godwit.operators.definition import INPUT
 from godwit.operators.event_machine import EventMachine, Side
-from godwit.operators.windowed import Windowed
-from godwit.operators.windows import tumbling
-from tests.runtime.workloads import _KEY_FIELDS as KEY_FIELDS
 from tests.runtime.workloads import (
     KEY,
+    KEY_FIELDS,
     Key,
     Row,
     Workload,
-    _in_total_order,
-    _key,
-    _records,
-    _row,
+    combine,
+    in_total_order,
+    key_of,
+    row_of,
 )
 
 DELAY = 1  # all in seconds
@@ -75,7 +72,7 @@ class Timed:
 
 # -- events and notices ----------------------------------------------------------------------------
 
-_ALARMS = pa.schema([*KEY_FIELDS, ("at", MOMENT), ("n", pa.int64())])
+NUMBERS = pa.schema([*KEY_FIELDS, ("at", MOMENT), ("n", pa.int64())])
 
 
 def alarm(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
@@ -87,75 +84,103 @@ def alarm(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
             notify(key, time + timedelta(seconds=value.n), value.n - 1)
 
 
-class Alarms(Timed):
+class Events(Timed):
+    """Gives records and notices to `_event` in the order in which an event machine gets them.
+
+    If `strict`, records wait until the watermark has passed them, and come between the notices.
+    """
+
+    columns: tuple[str, ...] = ("n",)  # of the records, besides key and time
+    notice = "n"
+
     def __init__(self, *, strict: bool) -> None:
         super().__init__()
         self._strict = strict
-        self._seen: dict[Key, int] = defaultdict(int)
+        self._heap: list[Any] = []  # what the watermark has passed
         self._notices: list[tuple[datetime, int, Key, int]] = []
-        self._held: list[tuple[datetime, int, Key, int]] = []
+        self._held: list[tuple[int, Row]] = []
         self._numbers = count()
+        self._until: datetime | None = None
+
+    def _event(self, kind: str, time: datetime, key: Key, value: Row) -> Iterator[Row]:
+        raise NotImplementedError
+
+    def _kind(self, row: Row) -> str:
+        return "record"
+
+    def _notify(self, key: Key, time: datetime, n: int) -> None:
+        self._remind((time, next(self._numbers), key, n))
 
     def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
-        for row in _in_total_order(rows, "at", "n"):
-            self._held.append((row["at"], next(self._numbers), _key(row), row["n"]))
-        free = [one for one in self._held if not self._strict or (until and one[0] < until)]
-        self._held = [one for one in self._held if one not in free]
-        late = TICK if self._strict else timedelta()
-        heap: list[Any] = [
-            (0, time + late, 0, number, key, "record", time, n) for time, number, key, n in free
-        ]
-        for one in self._notices:
-            if until and one[0] <= until:
-                self._push(heap, one)
-        self._notices = [one for one in self._notices if not until or one[0] > until]
-        heapq.heapify(heap)
-        outputs = []
-        while heap:
-            *_, key, kind, time, n = heapq.heappop(heap)
-            self._seen[key] += 1
-            outputs.append(_row(key, kind=kind, time=time, n=n, seen=self._seen[key]))
-            if n:
-                notice = (time + timedelta(seconds=n), next(self._numbers), key, n - 1)
-                if until and notice[0] <= until:
-                    self._push(heap, notice)
-                else:
-                    self._notices.append(notice)
+        self._until = until
+        for row in in_total_order(rows, "at", *self.columns):
+            self._held.append((next(self._numbers), row))
+        held, self._held = self._held, []
+        for number, row in held:
+            if not self._strict or (until and row["at"] < until):
+                late = TICK if self._strict else timedelta()
+                event = self._kind(row), row["at"], key_of(row), row
+                heapq.heappush(self._heap, (0, row["at"] + late, 0, number, event))
+            else:
+                self._held.append((number, row))
+        waiting, self._notices = self._notices, []
+        for notice in waiting:
+            self._remind(notice)
+        outputs: list[Row] = []
+        while self._heap:
+            outputs += self._event(*heapq.heappop(self._heap)[-1])
         return outputs
 
-    def _push(self, heap: list[Any], notice: tuple[datetime, int, Key, int]) -> None:
+    def _remind(self, notice: tuple[datetime, int, Key, int]) -> None:
         time, number, key, n = notice
-        phase = 0 if self._strict else 1
-        heapq.heappush(heap, (phase, time, 1, number, key, "notice", time, n))
+        if self._until and time <= self._until:
+            event = "notice", time, key, {self.notice: n}
+            heapq.heappush(self._heap, (0 if self._strict else 1, time, 1, number, event))
+        else:
+            self._notices.append(notice)
+
+    def _tables(self) -> dict[str, list[Row]]:
+        tables = {"_notices": [row_of(key, **{self.notice: n}) for _, _, key, n in self._notices]}
+        held = [{c: v for c, v in row.items() if c != INPUT} for _, row in self._held]
+        return tables | ({"_held": held} if self._strict else {})
+
+
+class Alarms(Events):
+    def __init__(self, *, strict: bool) -> None:
+        super().__init__(strict=strict)
+        self._seen: dict[Key, int] = defaultdict(int)
+
+    def _event(self, kind: str, time: datetime, key: Key, value: Row) -> Iterator[Row]:
+        self._seen[key] += 1
+        yield row_of(key, kind=kind, time=time, n=value["n"], seen=self._seen[key])
+        if value["n"]:
+            self._notify(key, time + timedelta(seconds=value["n"]), value["n"] - 1)
 
     def state(self) -> dict[str, list[Row]]:
-        tables = {
-            "value": [_row(key, seen=seen) for key, seen in self._seen.items()],
-            "_notices": [_row(key, n=n) for _, _, key, n in self._notices],
+        return {
+            "value": [row_of(key, seen=seen) for key, seen in self._seen.items()],
+            **self._tables(),
         }
-        if self._strict:
-            tables["_held"] = [_row(key, at=time, n=n) for time, _, key, n in self._held]
-        return tables
 
 
 def _alarms(name: str, *, strict: bool) -> Workload:
     return Workload(
         name,
-        _ALARMS,
+        NUMBERS,
         EventMachine.of(
             name,
             KEY,
             alarm,
             "seen long",
             "name string, part int, kind string, time timestamp, n long, seen long",
-            _ALARMS,
+            NUMBERS,
             time="at",
             delay=f"{DELAY} s",
             notices="n long",
             strict=strict,
         ),
         lambda: Alarms(strict=strict),
-        _records(at=[at(s) for s in (0, 1, 2, 2, 3, 5, 8, None)], n=(0, 1, 0, 2, 3, 0, 0, 1)),
+        combine(at=[at(s) for s in (0, 1, 2, 2, 3, 5, 8, None)], n=(0, 1, 0, 2, 3, 0, 0, 1)),
     )
 
 
@@ -189,173 +214,64 @@ def pair(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
             state.n = 0
 
 
-class Pairs(Timed):
+class Pairs(Events):
     inputs = 2
+    columns = (INPUT, "left_n", "right_m")
+    notice = "was"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, strict: bool) -> None:
+        super().__init__(strict=strict)
         self._left: dict[Key, int] = {}
-        self._notices: list[tuple[datetime, int, Key, int]] = []
-        self._numbers = count()
 
-    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
-        outputs = []
-        for row in _in_total_order(rows, "at", INPUT, "left_n", "right_m"):
-            key, time = _key(row), row["at"]
-            if row[INPUT]:
-                n = self._left.get(key)
-                outputs.append(_row(key, kind="right", time=time, of=row["right_m"], n=n))
-                continue
-            self._left[key] = row["left_n"]
-            later = time + timedelta(seconds=LENGTH)
-            self._notices.append((later, next(self._numbers), key, row["left_n"]))
-        due = sorted(one for one in self._notices if until and one[0] <= until)
-        self._notices = [one for one in self._notices if one not in due]
-        for time, _, key, was in due:
-            outputs.append(_row(key, kind="notice", time=time, of=was, n=self._left[key]))
+    def _kind(self, row: Row) -> str:
+        return "right" if row[INPUT] else "left"
+
+    def _event(self, kind: str, time: datetime, key: Key, value: Row) -> Iterator[Row]:
+        if kind == "left":
+            self._left[key] = value["left_n"]
+            self._notify(key, time + timedelta(seconds=LENGTH), value["left_n"])
+            return
+        of = value["right_m"] if kind == "right" else value["was"]
+        yield row_of(key, kind=kind, time=time, of=of, n=self._left.get(key))
+        if kind == "notice":
             self._left[key] = 0
-        return outputs
 
     def state(self) -> dict[str, list[Row]]:
         return {
-            "value": [_row(key, n=n) for key, n in self._left.items()],
-            "_notices": [_row(key, was=was) for _, _, key, was in self._notices],
+            "value": [row_of(key, n=n) for key, n in self._left.items()],
+            **self._tables(),
         }
 
 
-PAIRS = Workload(
-    "pairs",
-    _SIDES,
-    EventMachine.of(
-        "pairs",
-        KEY,
-        pair,
-        "n long",
-        "name string, part int, kind string, time timestamp, of long, n long",
+def _pairs(name: str, *, strict: bool) -> Workload:
+    return Workload(
+        name,
         _SIDES,
-        time="at",
-        delay=f"{DELAY} s",
-        notices="was long",
-        sides=(
-            Side("left", {"at": "at", "left_n": "n"}),
-            Side("right", {"at": "at", "right_m": "m"}),
+        EventMachine.of(
+            name,
+            KEY,
+            pair,
+            "n long",
+            "name string, part int, kind string, time timestamp, of long, n long",
+            _SIDES,
+            time="at",
+            delay=f"{DELAY} s",
+            notices="was long",
+            strict=strict,
+            sides=(
+                Side("left", {"at": "at", "left_n": "n"}),
+                Side("right", {"at": "at", "right_m": "m"}),
+            ),
         ),
-    ),
-    Pairs,
-    _records(
-        **{INPUT: (0, 1, 0, 1, 0, 1, 0, 1)},
-        at=[at(s) for s in (0, 0, 1, 2, 3, 4, 8, 9)],
-        left_n=(1, None, 2, None, 3, None, 4, None),
-        right_m=(None, 5, None, 6, None, 7, None, 8),
-    ),
-)
+        lambda: Pairs(strict=strict),
+        combine(
+            **{INPUT: (0, 1, 0, 1, 0, 1, 0, 1)},
+            at=[at(s) for s in (0, 0, 1, 2, 3, 4, 8, 9)],
+            left_n=(1, None, 2, None, 3, None, 4, None),
+            right_m=(None, 5, None, 6, None, 7, None, 8),
+        ),
+    )
 
 
-# -- windows ---------------------------------------------------------------------------------------
-
-_SPANS = [("window_start", MOMENT), ("window_end", MOMENT)]
-_BIDS = pa.schema([*KEY_FIELDS, ("at", MOMENT), *_SPANS, ("n", pa.int64())])
-
-
-class Windows(Timed):
-    """count and sum by key and window, when the window closes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._open: dict[tuple[Key, datetime], list[int]] = defaultdict(list)
-
-    def _is_punctual(self, row: Row) -> bool:
-        assert self._passed is not None
-        return bool(row["window_end"] > self._passed)
-
-    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
-        for row in rows:
-            self._open[_key(row), row["window_end"]].append(row["n"])
-        closed = [window for window in self._open if until and window[1] <= until]
-        return [self._row(window, self._open.pop(window), closed=True) for window in closed]
-
-    def _row(self, window: tuple[Key, datetime], numbers: list[int], *, closed: bool) -> Row:
-        key, end = window
-        span: Row = {"window_start": end - timedelta(seconds=LENGTH), "window_end": end}
-        if closed:
-            span["window_time"] = end - TICK
-        return _row(key, **span, rows=len(numbers), total=sum(numbers))
-
-    def state(self) -> dict[str, list[Row]]:
-        rows = [self._row(window, numbers, closed=False) for window, numbers in self._open.items()]
-        waiting = [{k: v for k, v in row.items() if k not in ("rows", "total")} for row in rows]
-        return {"value": rows, "_closing": waiting}
-
-
-def _windows_of(seconds: Sequence[int]) -> dict[str, list[Any]]:
-    starts = [second // LENGTH * LENGTH for second in seconds]
-    return {
-        "at": [at(second) for second in seconds],
-        "window_start": [at(start) for start in starts],
-        "window_end": [at(start + LENGTH) for start in starts],
-    }
-
-
-WINDOWS = Workload(
-    "windows",
-    _BIDS,
-    Windowed.define(
-        "windows",
-        KEY,
-        {"rows": ops.count(), "total": ops.sum("n")},
-        _BIDS,
-        tumbling(f"{LENGTH} s"),
-        time="at",
-        delay=f"{DELAY} s",
-    ),
-    Windows,
-    _records(**_windows_of((0, 1, 2, 3, 4, 5, 9)), n=(1, 2, 4, 8, 16, 32, 64)),
-)
-
-
-# -- one operator behind another ------------------------------------------------------------------
-
-_CLOSED = Windowed.define(
-    "closed", KEY, {"n": ops.count()}, _BIDS, tumbling(f"{LENGTH} s"), time="at", delay=f"{DELAY} s"
-)
-
-
-class Chained:
-    """Windows, whose counts ask for notices when they have closed."""
-
-    def __init__(self) -> None:
-        self._windows = Windows()
-        self._alarms = Alarms(strict=False)
-
-    def feed(self, rows: Sequence[Row]) -> list[Row]:
-        until = self._windows.watermark()
-        closed = [
-            _row(_key(window), at=window["window_time"], n=window["rows"])
-            for window in self._windows.run(rows, until)
-        ]
-        return self._alarms.run(closed, until and until - timedelta(seconds=DELAY))
-
-    def state(self) -> dict[str, list[Row]]:
-        return self._alarms.state()
-
-
-CHAINED = Workload(
-    "chained",
-    _BIDS,
-    EventMachine.of(
-        "chained",
-        KEY,
-        alarm,
-        "seen long",
-        "name string, part int, kind string, time timestamp, n long, seen long",
-        _CLOSED.output,
-        time="window_time",
-        delay=f"{DELAY} s",
-        notices="n long",
-    ),
-    Chained,
-    WINDOWS.records,
-    before=(_CLOSED,),
-)
-
-TIMED = (ALARMS, IN_ORDER, PAIRS, WINDOWS, CHAINED)
+PAIRS = _pairs("pairs", strict=False)
+PAIRS_IN_ORDER = _pairs("pairs_in_order", strict=True)

@@ -38,7 +38,7 @@ class Model(Protocol):
         ...
 
     def state(self) -> dict[str, list[Row]]:
-        """The rows of each table; those of a list are numbered in the column `at`."""
+        """The rows of each table; those of a list are numbered in the column `place`."""
         ...
 
 
@@ -68,11 +68,12 @@ def tabulate(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
     positions: dict[Key, list[int]] = defaultdict(list)
     for row in rows:
         if POSITION in row:
-            positions[_key(row)].append(row[POSITION])
+            positions[key_of(row)].append(row[POSITION])
     assert all(len(set(taken)) == len(taken) for taken in positions.values())
+    places = {key: sorted(taken) for key, taken in positions.items()}
     return in_order(
         {name: value for name, value in row.items() if not name.startswith("_")}
-        | ({"at": sorted(positions[_key(row)]).index(row[POSITION])} if POSITION in row else {})
+        | ({"place": places[key_of(row)].index(row[POSITION])} if POSITION in row else {})
         for row in rows
     )
 
@@ -82,30 +83,30 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-def _key(row: Mapping[str, Any]) -> Key:
+def key_of(row: Mapping[str, Any]) -> Key:
     return row["name"], row["part"]
 
 
-def _row(key: Key, **columns: Any) -> Row:
+def row_of(key: Key, **columns: Any) -> Row:
     return {**dict(zip(KEY, key, strict=True)), **columns}
 
 
-def _in_total_order(rows: Sequence[Row], *columns: str) -> list[Row]:
+def in_total_order(rows: Sequence[Row], *columns: str) -> list[Row]:
     """Records in the order that operators are promised, as far as it matters: nulls are last."""
     return sorted(rows, key=lambda row: [(row[c] is None, row[c] or 0) for c in columns])
 
 
-def _records(**columns: Sequence[Any]) -> tuple[Row, ...]:
+def combine(**columns: Sequence[Any]) -> tuple[Row, ...]:
     """Every combination of a key and the values of the other columns."""
     values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return tuple(_row(key, **value) for key, value in product(KEYS, values))
+    return tuple(row_of(key, **value) for key, value in product(KEYS, values))
 
 
 # -- aggregates ------------------------------------------------------------------------------------
 
-_KEY_FIELDS = [pa.field("name", pa.string()), pa.field("part", pa.int32())]
-_SALES = pa.schema([*_KEY_FIELDS, ("n", pa.int64()), ("word", pa.string())])
-_PRICES = pa.schema([*_KEY_FIELDS, ("at", pa.int64()), ("price", pa.decimal128(6, 2))])
+KEY_FIELDS = [pa.field("name", pa.string()), pa.field("part", pa.int32())]
+_SALES = pa.schema([*KEY_FIELDS, ("n", pa.int64()), ("word", pa.string())])
+_PRICES = pa.schema([*KEY_FIELDS, ("at", pa.int64()), ("price", pa.decimal128(6, 2))])
 
 
 class Totals:
@@ -116,8 +117,8 @@ class Totals:
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
         for row in rows:
-            self._seen[_key(row)].append(row)
-        return [self._result(key) for key in set(map(_key, rows))]
+            self._seen[key_of(row)].append(row)
+        return [self._result(key) for key in set(map(key_of, rows))]
 
     def _result(self, key: Key) -> Row:
         row = self._folded(key)
@@ -127,7 +128,7 @@ class Totals:
     def _folded(self, key: Key) -> Row:
         numbers = [row["n"] for row in self._seen[key] if row["n"] is not None]
         words = [row["word"] for row in self._seen[key] if row["word"] is not None]
-        return _row(
+        return row_of(
             key,
             rows=len(self._seen[key]),
             present=len(numbers),
@@ -149,14 +150,14 @@ class Ends:
         self._rows: dict[Key, Row] = {}
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
-        for row in _in_total_order(rows, "at", "price"):
+        for row in in_total_order(rows, "at", "price"):
             self._fold(row)
-        changed = [self._rows[key] for key in set(map(_key, rows))]
+        changed = [self._rows[key] for key in set(map(key_of, rows))]
         return [{c: row[c] for c in (*KEY, "head", "tail", "total")} for row in changed]
 
     def _fold(self, record: Row) -> None:
         new = dict.fromkeys(("head", "head_time", "tail", "tail_time", "total"))
-        row = self._rows.setdefault(_key(record), _row(_key(record), **new))
+        row = self._rows.setdefault(key_of(record), row_of(key_of(record), **new))
         time, price = record["at"], record["price"]
         if time is not None:
             if row["head_time"] is None or time < row["head_time"]:
@@ -187,7 +188,7 @@ TOTALS = Workload(
         _SALES,
     ),
     Totals,
-    _records(n=(1, -7, 1 << 40, None), word=("b", None, "a", "")),
+    combine(n=(1, -7, 1 << 40, None), word=("b", None, "a", "")),
 )
 
 ENDS = Workload(
@@ -201,14 +202,14 @@ ENDS = Workload(
         time="at",
     ),
     Ends,
-    _records(at=(1, 1, 2, 0, None), price=(Decimal("0.50"), None, Decimal("-2.00"), None, None)),
+    combine(at=(1, 1, 2, 0, None), price=(Decimal("0.50"), None, Decimal("-2.00"), None, None)),
 )
 
 
 # -- state machines --------------------------------------------------------------------------------
 
-_COMMANDS = pa.schema([*_KEY_FIELDS, ("op", pa.string()), ("x", pa.int64())])
-_FORMS: dict[str, Form] = {"log": List("x long"), "seen": Map("item long", "n long")}
+COMMANDS = pa.schema([*KEY_FIELDS, ("op", pa.string()), ("x", pa.int64())])
+FORMS: dict[str, Form] = {"log": List("x long"), "seen": Map("item long", "n long")}
 
 
 def tally(key: Any, value: Any, state: Any) -> list[tuple[Any, ...]]:
@@ -280,18 +281,18 @@ class PlainTally:
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
         outputs = []
-        for row in _in_total_order(rows, "op", "x"):
+        for row in in_total_order(rows, "op", "x"):
             value = SimpleNamespace(op=row["op"], x=row["x"])
-            for *_, op, exists, count, tags in tally(_key(row), value, self._values[_key(row)]):
+            for *_, op, exists, count, tags in tally(key_of(row), value, self._values[key_of(row)]):
                 tags = None if tags is None else list(tags)
-                outputs.append(_row(_key(row), op=op, there=exists, count=count, tags=tags))
+                outputs.append(row_of(key_of(row), op=op, there=exists, count=count, tags=tags))
         for kept in self._values.values():
             kept.settle()
         return outputs
 
     def state(self) -> dict[str, list[Row]]:
         rows = [
-            _row(key, count=value.count, tags=None if value.tags is None else list(value.tags))
+            row_of(key, count=value.count, tags=None if value.tags is None else list(value.tags))
             for key, value in self._values.items()
             if value.exists
         ]
@@ -305,20 +306,22 @@ class PlainCollect:
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
         outputs = []
-        for row in _in_total_order(rows, "op", "x"):
-            state = SimpleNamespace(log=self._logs[_key(row)], seen=self._maps[_key(row)])
+        for row in in_total_order(rows, "op", "x"):
+            state = SimpleNamespace(log=self._logs[key_of(row)], seen=self._maps[key_of(row)])
             value = SimpleNamespace(op=row["op"], x=row["x"])
-            for *_, one, other in collect(_key(row), value, state) or ():
-                outputs.append(_row(_key(row), one=one, other=other))
+            for *_, one, other in collect(key_of(row), value, state) or ():
+                outputs.append(row_of(key_of(row), one=one, other=other))
         return outputs
 
     def state(self) -> dict[str, list[Row]]:
         return {
             "log": [
-                _row(key, x=x, at=at) for key, log in self._logs.items() for at, x in enumerate(log)
+                row_of(key, x=x, place=place)
+                for key, log in self._logs.items()
+                for place, x in enumerate(log)
             ],
             "seen": [
-                _row(key, item=item, n=n)
+                row_of(key, item=item, n=n)
                 for key, seen in self._maps.items()
                 for item, n in seen.items()
             ],
@@ -327,27 +330,27 @@ class PlainCollect:
 
 TALLY = Workload(
     "tally",
-    _COMMANDS,
+    COMMANDS,
     StateMachine.of(
         "tally",
         KEY,
         tally,
         "count long, tags array<long>",
         "name string, part int, op string, there boolean, count long, tags array<long>",
-        _COMMANDS,
+        COMMANDS,
     ),
     PlainTally,
-    _records(op=("add", "push", "clear", "null", "push", "add"), x=(1, 2, None, None, None, -1)),
+    combine(op=("add", "push", "clear", "null", "push", "add"), x=(1, 2, None, None, None, -1)),
 )
 
 COLLECT = Workload(
     "collect",
-    _COMMANDS,
+    COMMANDS,
     StateMachine.of(
-        "collect", KEY, collect, _FORMS, "name string, part int, one long, other long", _COMMANDS
+        "collect", KEY, collect, FORMS, "name string, part int, one long, other long", COMMANDS
     ),
     PlainCollect,
-    _records(
+    combine(
         op=("append", "put", "wipe", "drop", "empty", "bump", "read", "length", "append", "bump"),
         x=(1, 1, None, 1, None, 1, None, None, None, 2),
     ),

@@ -21,10 +21,14 @@ class Feed:
         directory.mkdir(parents=True, exist_ok=True)
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Make `rows` the data of the next epoch."""
+        self.put(pa.Table.from_pylist(list(rows), schema=parse(self.ddl)))
+
+    def put(self, rows: pa.Table) -> None:
         """Make `rows` the data of the next epoch; the file appears whole."""
         number = len(list(self.directory.glob("*.parquet")))
         draft = self.directory / f".{number}"
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=parse(self.ddl)), draft)
+        pq.write_table(rows, draft)
         os.utime(draft, (number, number))  # Spark reads older files first
         draft.rename(self.directory / f"{number:06}.parquet")
 

@@ -3,7 +3,7 @@
 A history is inputs x migrations of the running query, at once or in steps, x restarts with other
 workers and bins, also in the middle of a migration, x deaths: of the driver's part of an epoch,
 wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
-two inputs, or of an operator behind another.
+two inputs, of sessions, or of an operator behind another.
 The in-memory runtime plays many more, and stranger ones, in `tests/runtime/test_histories.py`.
 """
 
@@ -25,7 +25,8 @@ from godwit.model.routing import Routing
 from godwit.model.schema import to_ddl
 from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.verify import verify
-from tests.runtime.timed_workloads import ALARMS, CHAINED, PAIRS
+from tests.runtime.timed_workloads import ALARMS, PAIRS
+from tests.runtime.window_workloads import CHAINED, SESSIONS
 from tests.runtime.workloads import (
     COLLECT,
     ENDS,
@@ -41,6 +42,7 @@ from tests.spark.feed import Feed
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 HISTORIES = 24
+WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, PAIRS, SESSIONS, CHAINED)
 FEW_BINS = 8
 IN_TASKS = ("delta", "outputs")
 
@@ -73,7 +75,7 @@ class Story:
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    workload = draw(st.sampled_from([TOTALS, ENDS, TALLY, COLLECT, ALARMS, PAIRS, CHAINED]))
+    workload = draw(st.sampled_from(WORKLOADS))
     rows = st.lists(st.sampled_from(workload.records), min_size=1, max_size=12).map(tuple)
     episodes = st.builds(
         Episode,

@@ -13,6 +13,7 @@ from godwit.log.history import History
 
 OFFSETS = "offsets"
 COMMITS = "commits"
+NO_SPARK = "simulation"  # instead of a query id: the in-memory runtime leaves no log of Spark
 
 _BACKUP = "Restore the whole checkpoint, spark/ and godwit/, from one backup"
 

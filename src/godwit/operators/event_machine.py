@@ -2,7 +2,6 @@
 notices that it has scheduled itself."""
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -32,7 +31,7 @@ HELD = "_held"
 
 _USAGE = "the function is called with events and notify, and returns an iterable of tuples, or None"
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST_CHAIN = 10_000  # notices of one key, one asking for the next, when the stream has ended
+_LONGEST_CHAIN = 10_000  # notices, one asking for the next, without time going on or at the end
 
 Function = Callable[[Iterator["Event"], "Notificator"], Iterable[tuple[Any, ...]] | None]
 Order = tuple[int, int, int, int, int]  # phase, moment, notices after records, hash, number
@@ -285,7 +284,8 @@ class _Run:
         self._later: list[tuple[int, int]] = []  # group and moment
         self._payloads: list[tuple[Any, ...]] = []
         self._fresh: list[tuple[Order, datetime, Any]] = []  # a heap of notices that are due now
-        self._chains = Counter[int]()  # by group, the notices that the end of the stream made due
+        self._time: datetime  # of the event that the function has
+        self._chain = 0  # so many notices led to it
         self._numbers = count(1 << 62)  # after those that waited for the same moment
         zone = machine.input.field(machine.time).type.tz
         self._origin = datetime.fromisoformat("1970-01-01" + ("T00:00Z" if zone else "T00:00"))
@@ -336,28 +336,33 @@ class _Run:
             raise TypeError(f"{time!r} is no time like those of column '{machine.time}'")
         moment = (time - self._origin) // _MICROSECOND
         if self._until is not None and moment <= self._until:
-            self._check_fresh(group)
+            chain = self._longer_chain(time)
             hash = int(self._groups.hashes[group])
             order = (int(not machine.strict), moment, 1, hash, next(self._numbers))
-            heapq.heappush(self._fresh, (order, time, (group, self._notice(values))))
+            heapq.heappush(self._fresh, (order, time, (group, self._notice(values), chain)))
             return
         self._later.append((group, moment))
         self._payloads.append(values)
 
-    def _check_fresh(self, group: int) -> None:
+    def _longer_chain(self, time: datetime) -> int:
         """A notice that is due at once must still find the function, and come to an end."""
         if self._done:
             raise ValueError(
                 "this notice is due now, but the function has taken all events; "
                 "notify while you iterate over them"
             )
+        if not self.ended and time > self._time:
+            return 0
+        if self._chain < _LONGEST_CHAIN:
+            return self._chain + 1
         if self.ended:
-            self._chains[group] += 1
-            if self._chains[group] > _LONGEST_CHAIN:
-                raise ValueError(
-                    "the stream has ended, and notices ask for notices without an end; "
-                    "ask for none when notify.ended"
-                )
+            raise ValueError(
+                "the stream has ended, and notices ask for notices without an end; "
+                "ask for none when notify.ended"
+            )
+        raise ValueError(
+            "notices ask for notices without an end, and none for a later time than its own"
+        )
 
     @property
     def ended(self) -> bool:
@@ -385,15 +390,15 @@ class _Run:
             while self._fresh and self._fresh[0][0] < order:
                 yield self._pop()
             kind, time, value = arrivals.events[row]
-            self._current = group
+            self._current, self._time, self._chain = group, time, 0
             yield Event(kind, time, self._keys[group], value, self._states[group])
         while self._fresh:
             yield self._pop()
         self._done = True
 
     def _pop(self) -> Event:
-        _, time, (group, value) = heapq.heappop(self._fresh)
-        self._current = group
+        _, time, (group, value, self._chain) = heapq.heappop(self._fresh)
+        self._current, self._time = group, time
         return Event("notice", time, self._keys[group], value, self._states[group])
 
     def _failed(self, group: int, cause: str) -> OperatorError:

@@ -36,11 +36,12 @@ def plan_merges(
 def merges_by_worker(intent: Intent, operator: str) -> dict[str, dict[int, list[Merge]]]:
     """By table and worker: the merges that an intent gives out."""
     owners = intent.routings[operator].owners
+    bins = max(1, len(owners) // SEGMENTS)  # of a segment, whose owners take turns
     merges: dict[str, dict[int, list[Merge]]] = {}
     for table, due in intent.merges.get(operator, {}).items():
         by_worker: dict[int, list[Merge]] = defaultdict(list)
         for segment, runs in due:
-            worker = int(owners[segment * len(owners) // SEGMENTS])
+            worker = int(owners[segment * len(owners) // SEGMENTS + segment % bins])
             by_worker[worker].append(Merge(segment, runs))
         merges[table] = by_worker
     return merges

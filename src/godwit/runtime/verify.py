@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from godwit.errors import CheckpointError, DamagedFileError, GodwitError
+from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.log.layout import HOME, generation_name, manifest_name
+from godwit.log.layout import HOME, SPARK, generation_name, manifest_name
 from godwit.log.manifest import Manifest
 from godwit.runtime.garbage import output_files
 from godwit.runtime.snapshot import table_specs
@@ -100,7 +101,18 @@ class _Audit:
         for pair in pairwise(epochs):
             self._check_succession(*pair)
         self._check_files()
+        self._check_spark()
         return self.report
+
+    def _check_spark(self) -> None:
+        """Spark's log must fit, or no query can go on with the checkpoint."""
+        last, checkpoint = self.history.last(), self.history.root
+        if last is None or last.query == spark_log.NO_SPARK:
+            return
+        try:
+            spark_log.agree(checkpoint, checkpoint / SPARK, self.history)
+        except GodwitError as error:
+            self._find(SPARK, error)
 
     def _find(self, place: str, problem: str | GodwitError, *, of: Iterable[int] = ()) -> None:
         """Note a problem; one of some epochs only if any of them is still retained."""

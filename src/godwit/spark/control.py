@@ -35,7 +35,7 @@ def with_control(records: DataFrame, updates: DataFrame) -> DataFrame:
 
 def _field(updates: DataFrame, field: StructField) -> Column:
     given = column(field.name) if field.name in updates.columns else sf.lit(None)
-    return given.cast(field.dataType).alias(field.name)
+    return given.try_cast(field.dataType).alias(field.name)  # null is refused, with the reason
 
 
 def split(batch: DataFrame) -> tuple[list[Wish], DataFrame]:
@@ -55,6 +55,7 @@ def _wish(id: str, rows: list[Row]) -> Wish:
     updates = sorted({(row.epoch, number(row.bin), number(row.worker)) for row in rows}, key=repr)
     operators = {row.operator for row in rows}
     workers = {row.workers for row in rows if row.workers is not None}
-    if len(operators) > 1 or len(workers) > 1:
+    bins = {(epoch, bin) for epoch, bin, _ in updates}
+    if not id or len(operators) > 1 or len(workers) > 1 or len(bins) < len(updates):
         return Wish(id, None, ())  # which is refused, as it says nothing
     return Wish(id, operators.pop(), tuple(updates), workers.pop() if workers else None)

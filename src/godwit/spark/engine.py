@@ -227,7 +227,7 @@ class Engine:
                 rows = step(rows)
             self.sink.deliver(epoch, rows, manifest.id, sum(ref.rows for ref in refs))
         faults.reach("sink", "after", epoch)
-        self.driver.check()  # Spark's own commit log has no fence
+        self.driver.check()
 
     def _linked(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
         if not refs or self._last_steps or not isinstance(self.sink, Files):
@@ -240,7 +240,9 @@ class Engine:
         if not refs:
             return spark.createDataFrame([], schema)
         paths = [f"file://{self.driver.root / ref.name}" for ref in refs]
-        return spark.read.schema(schema).parquet(*paths)
+        # Whatever the user has set, a file of these must not be passed over.
+        reader = spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
+        return reader.schema(schema).parquet(*paths)
 
     @cached_property
     def ticker(self) -> Ticker:

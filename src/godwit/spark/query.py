@@ -18,6 +18,8 @@ from godwit.spark.engine import Engine
 from godwit.strategies import Strategy, parse
 from godwit.strategies.steps import left
 
+_TIDY_SECONDS = 10.0  # to wait for, at most, while the files of a query that has ended are deleted
+
 
 @dataclass(frozen=True, slots=True)
 class Migration:
@@ -114,7 +116,8 @@ class Query:
         self._engine = engine
         engine.spark_query = spark_query
         self._driver = engine.driver
-        threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True).start()
+        self._cleaner = threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True)
+        self._cleaner.start()
 
     @property
     def epoch(self) -> int | None:
@@ -201,6 +204,8 @@ class Query:
         except Exception:
             self._raise_failure()
             raise
+        if timeout is None or ended:
+            self._cleaner.join(_TIDY_SECONDS)
         return timeout is None or bool(ended)
 
     def finish(self) -> None:
@@ -229,6 +234,7 @@ class Query:
     def stop(self) -> None:
         """Stop the query; an unfinished epoch is replayed at the next start."""
         self.spark_query.stop()
+        self._cleaner.join(_TIDY_SECONDS)
 
     def _raise_failure(self) -> None:
         if self._engine.failure is not None:

@@ -336,8 +336,14 @@ class Job:
             writer = writer.trigger(availableNow=True)
         elif processing_time:
             writer = writer.trigger(processingTime=processing_time)
-        with _STARTING, settings(spark, START_SETTINGS):
+        with _STARTING, settings(spark, START_SETTINGS | _retaining(spark, retention)):
             return Query(writer.start(), engine, available_now=available_now)
+
+
+def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:
+    """Spark's log reaches as far back as ours, so that every retained epoch can be restored."""
+    name = "spark.sql.streaming.minBatchesToRetain"
+    return {name: str(max(int(spark.conf.get(name) or 0), retention + 1))}
 
 
 def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
@@ -347,12 +353,13 @@ def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
 def _tables(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[str, DataFrame]]:
     """The initial state by operator and table, checked against the operators' tables."""
     tables = {operator.name: operator.tables for operator in operators}
+    windowed = {o.name: isinstance(o, EventMachine) and bool(o.window) for o in operators}
     given: dict[str, dict[str, DataFrame]] = {}
     for name, state in initial.items():
         if name not in tables:
             raise ConfigError(f"initial state for unknown operator '{name}'")
         specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
-        if any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
+        if windowed[name] or any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
             raise ConfigError(
                 f"operator '{name}' has windows or a ttl: its state depends on event time and "
                 "cannot be given at the start"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from godwit import faults
 from godwit.log.intent import Intent
 from godwit.log.restore import restore
+from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
@@ -147,7 +148,7 @@ class Simulation:
         return [row for rows in snapshot.read() for row in rows.to_pylist()]
 
     def _run(self, epoch: int) -> None:
-        decided = self.driver.begin(epoch, "simulation", str(epoch))
+        decided = self.driver.begin(epoch, NO_SPARK, str(epoch))
         if isinstance(decided, Intent):
             rows, receipts = self._batches[epoch], {}
             for operator in self._operators:

@@ -1,0 +1,1 @@
+"""Workloads that the field knows, written on Godwit's operators."""

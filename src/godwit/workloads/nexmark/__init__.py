@@ -1,0 +1,1 @@
+"""NEXMark: an auction house of persons, auctions and bids, and questions about it."""

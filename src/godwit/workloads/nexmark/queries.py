@@ -1,0 +1,336 @@
+"""NEXMark's queries 1 to 8, and Rhino's three, over a DataFrame of events.
+
+Each says once what it computes; lengths of windows are parameters, so that time can be dilated.
+Queries 1 and 2 keep no state and are Spark's business alone.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+import godwit as gw
+from godwit.model.time import Duration, micros
+from godwit.operators.windows import Window
+
+SHARDS: Final = 64  # query 7 finds the highest bid of each, and then of all
+MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def q1(events: DataFrame) -> DataFrame:
+    """Bids with their price in euro."""
+    return bids(events).withColumn("price", sf.expr("0.908 * price"))
+
+
+def q2(events: DataFrame) -> DataFrame:
+    """The prices bid for some of the auctions."""
+    return bids(events).where("auction % 123 = 0").select("auction", "price")
+
+
+def q3(events: DataFrame) -> gw.Stream:
+    """Who sells in category 10 and lives in OR, ID or CA? Each match once, whichever came first.
+
+    State: persons of these states, for ever, and the auctions of sellers not known yet.
+    """
+    rows = events.where("person.state IN ('OR', 'ID', 'CA') OR auction.category = 10").selectExpr(
+        "coalesce(person.id, auction.seller) AS seller",
+        "person.name",
+        "person.city",
+        "person.state",
+        "auction.id AS auction",
+    )
+    return gw.stream(rows).state_machine(
+        "sellers",
+        key="seller",
+        function=match_seller,
+        state={
+            "person": gw.Value("name string, city string, state string"),
+            "waiting": gw.List("auction long"),
+        },
+        output="name string, city string, state string, auction long",
+    )
+
+
+def match_seller(key: int, value: Any, state: Any) -> Iterator[tuple[Any, ...]]:
+    """For `state_machine`: a record is a person or an auction."""
+    person = state.person
+    if value.auction is None:
+        person.name, person.city, person.state = value.name, value.city, value.state
+        for auction in state.waiting:
+            yield person.name, person.city, person.state, auction
+        state.waiting.clear()
+    elif person.exists:
+        yield person.name, person.city, person.state, value.auction
+    else:
+        state.waiting.append(value.auction)
+
+
+def q4(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
+    """The average winning price of a category, at each close of an auction in it.
+
+    State: the open auctions with their best bid, and two numbers a category.
+    """
+    return winners(events, delay).state_machine(
+        "averages",
+        key="category",
+        function=running_average,
+        state="total long, closed long",
+        output="category long, auction long, average double",
+        time="expires",
+    )
+
+
+def running_average(key: int, value: Any, state: Any) -> Iterator[tuple[Any, ...]]:
+    state.total = (state.total or 0) + value.price
+    state.closed = (state.closed or 0) + 1
+    yield key, value.auction, state.total / state.closed
+
+
+def q5(
+    events: DataFrame,
+    length: Duration = "60 s",
+    slide: Duration = "1 s",
+    delay: Duration = "0 s",
+) -> gw.Stream:
+    """The auctions with most bids in each sliding window, all of them if several have as many.
+
+    State: a count for each auction and window.
+    """
+    counts = hot_items(events, length, slide, delay)
+    return counts.transform(lambda rows: rows.withColumnRenamed("window_end", "window")).windows(
+        "hottest",
+        gw.tumbling(slide),
+        key="window",
+        function=most_bids,
+        output="window timestamp, auction long, bids long",
+        time="window_time",
+        delay="0 s",
+    )
+
+
+def hot_items(events: DataFrame, length: Duration, slide: Duration, delay: Duration) -> gw.Stream:
+    """How many bids has each auction in each sliding window? (Rhino's NBQ5 as it is.)"""
+    return gw.stream(bids(events)).aggregate(
+        "bids",
+        key="auction",
+        window=gw.sliding(length, slide),
+        time="time",
+        delay=delay,
+        bids=gw.count(),
+    )
+
+
+def most_bids(key: Any, span: Any, records: Any) -> Iterator[tuple[Any, ...]]:
+    most = max(record.bids for record in records)
+    for record in records:
+        if record.bids == most:
+            yield key, record.auction, most
+
+
+def q6(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
+    """The average of a seller's last ten winning prices, at each close of an auction of theirs.
+
+    State: the open auctions with their best bid, and up to ten prices a seller, for ever.
+    """
+    return winners(events, delay).state_machine(
+        "sellers",
+        key="seller",
+        function=last_ten,
+        state="prices array<long>",
+        output="seller long, auction long, average double",
+        time="expires",
+    )
+
+
+def last_ten(key: int, value: Any, state: Any) -> Iterator[tuple[Any, ...]]:
+    state.prices = [*(state.prices or ()), value.price][-10:]
+    yield key, value.auction, sum(state.prices) / len(state.prices)
+
+
+def q7(events: DataFrame, length: Duration = "60 s", delay: Duration = "0 s") -> gw.Stream:
+    """The highest bid of each tumbling window, all of them if several are as high.
+
+    State: the highest bids of the open windows, by shard, since one key cannot be shared out.
+    """
+    rows = bids(events).withColumns(
+        {"window": window_end(length), "shard": sf.expr(f"auction % {SHARDS}")}
+    )
+    shards = gw.stream(rows).unary(
+        "shards",
+        key=["window", "shard"],
+        function=highest,
+        state={"best": gw.Value("price long"), "bids": gw.List("auction long, bidder long")},
+        output="window timestamp, time timestamp, auction long, bidder long, price long",
+        time="time",
+        delay=delay,
+        notices="",
+    )
+    return shards.windows(
+        "highest",
+        gw.tumbling(length),
+        key="window",
+        function=highest_of_all,
+        output="window timestamp, auction long, bidder long, price long",
+        time="time",
+        delay="0 s",
+    )
+
+
+def highest(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    """For `unary`, keyed by window and shard: the highest bids when the window ends."""
+    for kind, _, key, value, state in events:
+        best = state.best
+        if kind == "notice":
+            for auction, bidder in state.bids:
+                yield key.window, key.window - MICROSECOND, auction, bidder, best.price
+            best.clear()
+            state.bids.clear()
+            continue
+        if not best.exists:
+            notify(key, key.window)
+        if best.price is None or value.price > best.price:
+            best.price = value.price
+            state.bids.clear()
+        if value.price == best.price:
+            state.bids.append((value.auction, value.bidder))
+
+
+def highest_of_all(key: Any, span: Any, records: Any) -> Iterator[tuple[Any, ...]]:
+    most = max(record.price for record in records)
+    for record in records:
+        if record.price == most:
+            yield key, record.auction, record.bidder, most
+
+
+def q8(events: DataFrame, length: Duration = "12 h", delay: Duration = "0 s") -> gw.Stream:
+    """Who opened an account and an auction in the same tumbling window? Once a window.
+
+    State: persons and sellers of the open windows. (Rhino's NBQ8.)
+    """
+    window = window_end(length).alias("window")
+    new = events.where("person IS NOT NULL").select("person.id", window, "time", "person.name")
+    sellers = events.where("auction IS NOT NULL").select(
+        sf.col("auction.seller").alias("id"), window, "time"
+    )
+    return gw.stream(new).binary(
+        "new-sellers",
+        gw.stream(sellers),
+        key=["id", "window"],
+        function=match_new,
+        state="name string, sells boolean, told boolean",
+        output="person long, name string, window timestamp",
+        time="time",
+        delay=delay,
+        notices="",
+    )
+
+
+def match_new(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    """For `binary`: new persons on the left, sellers on the right, keyed by both and the window."""
+    for kind, _, key, value, state in events:
+        if kind == "notice":
+            state.clear()
+            continue
+        if not state.exists:
+            notify(key, key.window)
+        if kind == "left":
+            state.name = value.name
+        else:
+            state.sells = True
+        if state.name is not None and state.sells and not state.told:
+            state.told = True
+            yield key.id, state.name, key.window
+
+
+def nbq5(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
+    """Rhino's NBQ5: the bids of each auction in windows of 60 s that slide by 10 s."""
+    return hot_items(events, "60 s", "10 s", delay)
+
+
+def nbqx(events: DataFrame, window: Window, delay: Duration = "0 s") -> gw.Stream:
+    """Rhino's NBQX with one of its windows: auctions and the bids on them, window by window.
+
+    The paper's are sessions with gaps of 30, 60, 90 and 120 minutes, and tumbling windows of 4
+    hours. State: all records of the open windows.
+    """
+    rows = events.where("person IS NULL").selectExpr(
+        "coalesce(auction.id, bid.auction) AS id", "time", "auction.seller", "bid.price"
+    )
+    return gw.stream(rows).windows(
+        "joined",
+        window,
+        key="id",
+        function=pairs,
+        output="auction long, seller long, price long",
+        time="time",
+        delay=delay,
+    )
+
+
+def pairs(key: int, span: Any, records: Any) -> Iterator[tuple[Any, ...]]:
+    """Every auction with every bid of the same key and window."""
+    for auction in records:
+        if auction.seller is not None:
+            for bid in records:
+                if bid.price is not None:
+                    yield key, auction.seller, bid.price
+
+
+# -- what several queries share --------------------------------------------------------------------
+
+
+def bids(events: DataFrame) -> DataFrame:
+    return events.where("bid IS NOT NULL").select("bid.auction", "bid.bidder", "bid.price", "time")
+
+
+def window_end(length: Duration) -> Column:
+    """The end of the tumbling window that a record is in."""
+    return sf.window("time", f"{micros(length)} microseconds")["end"]
+
+
+def winners(events: DataFrame, delay: Duration) -> gw.Stream:
+    """Auctions when they close, if somebody has bid enough in time; of equal bids the first wins.
+
+    Records come in the order of time, and of those of one moment auctions come before bids: what
+    is bid before the auction is known, is bid too early.
+    """
+    rows = events.where("person IS NULL").selectExpr(
+        "coalesce(auction.id, bid.auction) AS auction",
+        "time",
+        "bid IS NOT NULL AS is_bid",
+        "bid.price",
+        "auction.reserve",
+        "auction.expires",
+        "auction.seller",
+        "auction.category",
+    )
+    return gw.stream(rows).unary(
+        "winners",
+        key="auction",
+        function=close_auctions,
+        state="reserve long, seller long, category long, price long",
+        output="auction long, seller long, category long, price long, expires timestamp",
+        time="time",
+        delay=delay,
+        notices="",
+        strict=True,
+    )
+
+
+def close_auctions(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    for kind, time, key, value, state in events:
+        if kind == "notice":
+            if state.price is not None:
+                yield key, state.seller, state.category, state.price, time
+            state.clear()
+        elif not value.is_bid:
+            state.reserve, state.seller, state.category = (
+                value.reserve,
+                value.seller,
+                value.category,
+            )
+            notify(key, value.expires)
+        elif state.exists and value.price >= state.reserve and value.price > (state.price or 0):
+            state.price = value.price
