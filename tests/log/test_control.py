@@ -1,6 +1,7 @@
 """Control requests are accepted once, in order, and however many updates they hold."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,7 +14,7 @@ from godwit.errors import RefusedError
 from godwit.log import Control, Files, History
 from godwit.model.requests import Abort, Migrate, Request, Schedule, Updates
 from godwit.model.routing import Routing, Update
-from tests.log.samples import journal_at, schedule_of
+from tests.log.samples import intent_of, journal_at, schedule_of
 
 SMALL = st.integers(0, 5)
 UPDATES = st.lists(st.builds(Update, epoch=SMALL, bin=SMALL, worker=SMALL))
@@ -88,6 +89,12 @@ def test_other_kinds_of_requests_come_back_as_they_were(tmp_path: Path) -> None:
     assert (first.id, second.id) == (1, 2)
     assert History.inspect(tmp_path).control.requests() == [first, second]
     assert [control.last(number) for number in control.ids()] == [None, None]
+
+
+def test_an_id_is_not_given_again_when_its_request_was_deleted(tmp_path: Path) -> None:
+    journal = journal_at(tmp_path)
+    journal.begin(replace(intent_of(0), control=7))
+    assert journal.control.add(schedule_of(1, 1)).id == 8
 
 
 def test_a_claim_fails_when_another_was_first(tmp_path: Path) -> None:

@@ -82,6 +82,23 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert query.routing().owners.tolist() == [0, 0, 1, 1]
 
 
+def test_rows_that_make_no_sense_do_not_stop_the_query(
+    spark: SparkSession, words: Feed, tmp_path: Path
+) -> None:
+    texts = Feed(tmp_path / "updates", "id string, bin string, worker string")
+    texts.add([{"id": "bad", "bin": "x", "worker": "1"}, {"id": None, "bin": "0", "worker": "1"}])
+    texts.add(
+        [{"id": "torn", "bin": "0", "worker": "0"}, {"id": "torn", "bin": "0", "worker": "1"}]
+    )
+    texts.add([{"id": "good", "bin": "0", "worker": "1"}])
+    query = start(spark, words, texts, tmp_path)
+    query.process_all_available()
+    words.add([{"word": "a"}])
+    query.process_all_available()
+    query.stop()
+    assert query.routing().owners.tolist() == [1, 0, 1, 1]
+
+
 def test_an_epoch_that_is_delivered_again_asks_no_second_time(
     spark: SparkSession, words: Feed, updates: Feed, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 
 import godwit as gw
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.runtime.verify import verify
 from godwit.spark import tick
 from tests.spark.feed import Feed
@@ -100,6 +101,11 @@ def test_chained_windows_close_on_time_while_both_operators_move(
     expected = [("all", 30.0 * t, 30.0 * t + 30, 30.0 * t + 30, n) for t, n in sorted(most.items())]
     found = [(*row[:3], round(row[3], 3), row[4]) for row in sink.rows]
     assert found == expected
+    history = History(tmp_path / "checkpoint")
+    for epoch in (epoch for epoch, closed in sink.epochs.items() if closed):
+        manifest = history.manifest(epoch)  # the first operator closes windows in the same epoch
+        assert manifest is not None
+        assert manifest.outputs["tens"]
     assert verify(tmp_path / "checkpoint").findings == []
 
 
@@ -352,8 +358,12 @@ def test_what_cannot_be_is_refused(spark: SparkSession, feed: Feed) -> None:
     windowed = stream.aggregate(
         "w", key="user", window=gw.tumbling("1 s"), time="at", delay="0 s", n=gw.count()
     )
-    with pytest.raises(ConfigError, match="its state depends on event time"):
-        windowed.to(gw.console()).start("/nowhere", initial={"w": spark.range(3)})
+    collected = stream.windows(
+        "w", gw.tumbling("1 s"), key="user", function=total, output="n long", time="at", delay="0 s"
+    )
+    for one in (windowed, collected):
+        with pytest.raises(ConfigError, match="its state depends on event time"):
+            one.to(gw.console()).start("/nowhere", initial={"w": spark.range(3)})
     options: dict[str, Any] = {"key": "user", "function": add_names, "state": "n long"}
     options |= {"output": "n long", "time": "at"}
     other = gw.stream(feed.stream(spark).selectExpr("1 AS user", "at"))

@@ -242,6 +242,72 @@ def test_a_published_epoch_is_delivered_as_it_was_computed(
     run_to_end(other, checkpoint)
 
 
+@pytest.mark.parametrize("kind", ["table", "function"])
+def test_an_epoch_whose_delivery_died_is_delivered_again(
+    kind: str, spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    """A table then holds it once; a function has got it twice, with the number of its epoch."""
+    given: list[tuple[int, int]] = []
+    name = f"{kind}_{tmp_path.name}".replace("-", "_")
+    sinks = {
+        "table": gw.table(name),
+        "function": gw.foreach_batch(lambda rows, epoch: given.append((epoch, rows.count()))),
+    }
+    feed.add(words("a b a"))
+    job = counting(spark, feed, sinks[kind])
+    with dies_at("sink", "after", 0), pytest.raises(DeathError):
+        run_to_end(job, tmp_path / "checkpoint", workers=2)
+    feed.add(words("a"))
+    run_to_end(job, tmp_path / "checkpoint")
+    if kind == "function":
+        assert given == [(0, 2), (0, 2), (1, 1)]
+    else:
+        rows = spark.table(name).collect()
+        assert sorted((row.epoch, row.word, row.n) for row in rows) == [
+            (0, "a", 2),
+            (0, "b", 1),
+            (1, "a", 3),
+        ]
+        spark.sql(f"DROP TABLE {name}")
+
+
+def test_code_between_operators_reads_twice_and_in_part(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    def thrice(rows: DataFrame) -> DataFrame:
+        return rows.union(rows).union(rows.orderBy("word").limit(1))
+
+    for text in ("b a c", "c b"):
+        feed.add(words(text))
+    job = (
+        gw.stream(feed.stream(spark))
+        .aggregate("counts", key="word", n=gw.count())
+        .transform(thrice)
+        .aggregate("copies", key="word", copies=gw.count())
+        .to(gw.memory("copies"))
+    )
+    run_to_end(job, tmp_path / "checkpoint", workers=3)
+    copies = gw.read_state(spark, tmp_path / "checkpoint", "copies").collect()
+    assert {row.word: row.copies for row in copies} == {"a": 3, "b": 5, "c": 4}
+    assert state(spark, tmp_path / "checkpoint") == Counter("abcbc")
+
+
+def test_each_epoch_is_logged_and_a_listener_that_fails_does_no_harm(
+    spark: SparkSession, feed: Feed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(report: gw.EpochReport) -> None:
+        raise RuntimeError("not interested")
+
+    feed.add(words("a b a"))
+    job = counting(spark, feed, gw.memory("logged"))
+    with caplog.at_level("INFO", "godwit"):
+        run_to_end(job, tmp_path / "checkpoint", workers=2, listener=fail)
+    assert "epoch 0: 3 records in" in caplog.text
+    assert "counts: 2 workers, 2 rows changed" in caplog.text
+    assert "not interested" in caplog.text
+    assert state(spark, tmp_path / "checkpoint") == Counter("aba")
+
+
 def test_a_driver_that_was_taken_over_delivers_nothing(
     spark: SparkSession, feed: Feed, tmp_path: Path
 ) -> None:

@@ -13,6 +13,8 @@ from pyspark.sql import functions as sf
 import godwit as gw
 from godwit import faults
 from godwit.log.layout import SPARK
+from godwit.runtime.verify import verify
+from godwit.spark.settings import settings
 from tests.spark.counting import counting, run_to_end, state, words
 from tests.spark.feed import Feed
 
@@ -47,9 +49,12 @@ def test_logs_that_disagree_are_refused(spark: SparkSession, feed: Feed, tmp_pat
     shutil.copytree(checkpoint, backup)
     feed.add(words("c"))
     run_to_end(job, checkpoint)
+    assert verify(checkpoint).findings == []
     shutil.rmtree(checkpoint / SPARK)
     with pytest.raises(gw.CheckpointError, match="Spark's log is empty or was deleted"):
         job.start(checkpoint)
+    (found,) = verify(checkpoint).findings
+    assert "Spark's log is empty or was deleted" in found.problem
     shutil.copytree(backup / SPARK, checkpoint / SPARK)
     with pytest.raises(gw.CheckpointError, match="Godwit published epoch 1"):
         job.start(checkpoint)
@@ -63,7 +68,8 @@ def test_restoring_an_epoch_and_going_on(spark: SparkSession, feed: Feed, tmp_pa
     job = counting(spark, feed, gw.files(output))
     for text in ("a", "b", "c"):
         feed.add(words(text))
-    run_to_end(job, checkpoint, workers=2)
+    with settings(spark, {"spark.sql.streaming.minBatchesToRetain": "1"}):
+        run_to_end(job, checkpoint, workers=2, retention=3)
     gw.restore(checkpoint, 0)
     with pytest.raises(gw.DamagedFileError, match="another history"):
         run_to_end(job, checkpoint)
