@@ -1,7 +1,6 @@
 """Control requests are accepted once, in order, and however many updates they hold."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,7 +13,7 @@ from godwit.errors import RefusedError
 from godwit.log import Control, Files, History
 from godwit.model.requests import Abort, Migrate, Request, Schedule, Updates
 from godwit.model.routing import Routing, Update
-from tests.log.samples import intent_of, journal_at, schedule_of
+from tests.log.samples import journal_at, schedule_of
 
 SMALL = st.integers(0, 5)
 UPDATES = st.lists(st.builds(Update, epoch=SMALL, bin=SMALL, worker=SMALL))
@@ -92,9 +91,9 @@ def test_other_kinds_of_requests_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_an_id_is_not_given_again_when_its_request_was_deleted(tmp_path: Path) -> None:
-    journal = journal_at(tmp_path)
-    journal.begin(replace(intent_of(0), control=7))
-    assert journal.control.add(schedule_of(1, 1)).id == 8
+    control = journal_at(tmp_path).control
+    assert control.add(schedule_of(1, 1), after=7).id == 8
+    assert control.add(schedule_of(1, 1), after=7).id == 9
 
 
 def test_a_claim_fails_when_another_was_first(tmp_path: Path) -> None:

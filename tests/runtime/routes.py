@@ -69,7 +69,8 @@ class Plan:
                 return replace(self, wishes=wishes)
             case Trip():
                 busy = (self.wishes or self.trip) and not asked.supersede
-                if busy or asked.target.bins != self.routing.bins or asked.origin != self.routing:
+                stale = asked.origin != self.routing and not self.trip
+                if busy or stale or asked.target.bins != self.routing.bins:
                     raise ImpossibleError
                 return replace(self, trip=asked, wishes=())
             case Stop():
@@ -140,7 +141,7 @@ class Routes:
         both are given. A program that names the same number of workers as before asks for nothing.
         """
         decided = self._plans.get(self.begun) or Plan(even(bins or 0, workers or 0))
-        routing, self._given = decided.routing, workers
+        routing, self._given = decided.routing, workers or decided.given
         if workers == decided.given:
             workers = None
         if bins is not None and bins != routing.bins:

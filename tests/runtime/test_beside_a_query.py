@@ -6,6 +6,7 @@ every k: the query then runs epochs, which deletes most of what was there, or it
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -119,7 +120,7 @@ def test_an_epoch_that_a_listing_missed_is_not_missing(tmp_path: Path) -> None:
     running(tmp_path, retention=20)
     epochs = History(tmp_path).epochs()
     torn = [epoch for epoch in epochs if epoch != 1]
-    with patch.object(History, "epochs", side_effect=[torn, epochs]):
+    with patch.object(History, "epochs", side_effect=chain([torn], repeat(epochs))):
         assert verify(tmp_path).findings == []
 
 

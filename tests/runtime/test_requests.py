@@ -1,5 +1,6 @@
 """Control requests: what the driver refuses, and what becomes of those that it accepts."""
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +166,16 @@ def test_a_request_is_never_read_as_one_for_other_bins(tmp_path: Path) -> None:
     assert begin(drive(tmp_path), 1).routings["counts"] == Routing.even(4, 2)
 
 
+def test_the_id_of_a_deleted_request_is_not_given_again(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    driver.schedule("counts", [Update(3, 0, 1)])
+    publish(driver, 0)
+    publish(drive(tmp_path, workers=3), 1)  # which overrules the update
+    shutil.rmtree(tmp_path / "godwit" / "undone")
+    driver = drive(tmp_path)
+    assert driver.migrate("counts", THREE, strategy=all_at_once()).id == 2
+
+
 def test_requests_before_the_first_epoch_survive_too(tmp_path: Path) -> None:
     drive(tmp_path, workers=2, bins=4).schedule("counts", [Update(0, 0, 1)])
     driver = drive(tmp_path, workers=2, bins=4)
@@ -311,6 +322,20 @@ def test_another_process_asks_through_the_checkpoint(tmp_path: Path) -> None:
     assert begin(driver, 2).refused == again.refused
 
 
+def test_another_process_supersedes_a_migration_that_goes_on_meanwhile(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=64)
+    driver.migrate("counts", Routing.even(64, 4), strategy=fluid())
+    publish(driver, 0)
+    seen, target = driver.routing("counts"), Routing.even(64, 1)
+    publish(driver, 1)
+    assert driver.routing("counts") != seen
+    request = Migrate(0, "counts", seen, target, "all-at-once", time.time(), supersede=True)
+    asked = History.inspect(tmp_path).control.add(request)
+    publish(driver, 2)
+    assert driver.outcome(asked.id) == "done"
+    assert driver.routing("counts") == target
+
+
 def test_the_handle_takes_in_what_others_asked_before_it(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     now = driver.routing("counts")
@@ -374,8 +399,8 @@ def test_a_number_of_workers_counts_until_the_program_names_another(tmp_path: Pa
     driver = drive(tmp_path, workers=2, bins=4)
     driver.migrate("counts", THREE, strategy=all_at_once())
     publish(driver, 0)
-    for epoch in (1, 2):
-        driver = drive(tmp_path, workers=2)
+    for epoch, workers in ((1, 2), (2, None), (3, 2)):
+        driver = drive(tmp_path, workers=workers)
         assert driver.routing("counts") == THREE
         publish(driver, epoch)
     for _ in range(2):  # until an epoch has begun with it

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from godwit.operators.definition import INPUT
-from godwit.operators.event_machine import EventMachine, Side
+from godwit.operators.event_machine import EventMachine
+from godwit.operators.events import Side
 from tests.runtime.workloads import (
     KEY,
     KEY_FIELDS,

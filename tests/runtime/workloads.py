@@ -60,7 +60,7 @@ class Workload:
         return self.name
 
 
-def tabulate(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+def tabulate(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Rows of a snapshot as a model gives them, without their bin and worker.
 
     The positions in a list must differ; what they are is the engine's own business.

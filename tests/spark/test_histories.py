@@ -25,7 +25,7 @@ from godwit.model.routing import Routing
 from godwit.model.schema import to_ddl
 from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.verify import verify
-from tests.runtime.timed_workloads import ALARMS, PAIRS
+from tests.runtime.timed_workloads import ALARMS, IN_ORDER, PAIRS
 from tests.runtime.window_workloads import CHAINED, SESSIONS
 from tests.runtime.workloads import (
     COLLECT,
@@ -42,7 +42,7 @@ from tests.spark.feed import Feed
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 HISTORIES = 24
-WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, PAIRS, SESSIONS, CHAINED)
+WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED)
 FEW_BINS = 8
 IN_TASKS = ("delta", "outputs")
 
@@ -82,7 +82,7 @@ def stories(draw: st.DrawFn) -> Story:
         workers=st.none() | st.integers(1, 3),
         bins=st.none() | st.sampled_from([4, 8, 1]),
         owners=st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
-        strategy=st.sampled_from(["paced", "all-at-once", "batched:3", "matched"]),
+        strategy=st.sampled_from(["paced", "all-at-once", "batched:3", "fluid", "matched"]),
         kill=st.none()
         | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(["before", "after"])),
         batches=st.lists(rows, min_size=1, max_size=2).map(tuple),
@@ -127,11 +127,11 @@ class Play:
         self._died = False
         try:
             if episode.owners:
-                name = self._workload.operator.name
-                bins = query.routing(name).bins
-                owners = np.resize(np.array(episode.owners, np.int32), bins)
-                target = Routing(owners, max(episode.owners) + 1)
-                query.migrate(target, name, strategy=episode.strategy, supersede=True)
+                for operator in (*self._workload.before, self._workload.operator):
+                    bins = query.routing(operator.name).bins
+                    owners = np.resize(np.array(episode.owners, np.int32), bins)
+                    target = Routing(owners, max(episode.owners) + 1)
+                    query.migrate(target, operator.name, strategy=episode.strategy, supersede=True)
             with self._death(episode.kill, (query.epoch if query.epoch is not None else -1) + 1):
                 for batch in episode.batches:
                     self._batches.append(batch)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-_VIEWS: Final = """
+VIEWS: Final = """
 CREATE VIEW persons AS SELECT person.*, time FROM events WHERE person IS NOT NULL;
 CREATE VIEW auctions AS SELECT auction.*, time FROM events WHERE auction IS NOT NULL;
 CREATE VIEW bids AS SELECT bid.*, time FROM events WHERE bid IS NOT NULL;
@@ -85,7 +85,7 @@ def answer(query: str, events: pa.Table, **lengths: int) -> pa.Table:
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         database.register("events", events)
-        database.execute(_VIEWS)
+        database.execute(VIEWS)
         return database.sql(QUERIES[query], params=_used(query, lengths)).to_arrow_table()
 
 

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 import godwit as gw
 from godwit.model.schema import to_ddl
 from godwit.model.time import micros
-from godwit.operators import Operator
 from godwit.workloads.nexmark import queries
 from godwit.workloads.nexmark.events import Auctions
 from godwit.workloads.rate import Rate
@@ -68,17 +67,16 @@ def test_queries_with_state(
     running = stream.to(gw.files(tmp_path / "rows")).start(
         tmp_path / "checkpoint", workers=2, bins=16
     )
-    operators = [step.name for step in stream.steps if isinstance(step, Operator)]
     for epoch, workers in WORKERS.items():
         assert running.await_epoch(epoch)
-        for operator in operators:
+        for operator in running.operators:
             running.migrate(workers, operator, strategy="batched:8", supersede=True)
     if query == "q3":  # which has no event time
         running.process_all_available()
         running.stop()
     else:
         running.finish()
-    assert [running.routing(operator).workers for operator in operators] == [1] * len(operators)
+    assert {running.routing(operator).workers for operator in running.operators} == {1}
     wanted = expected(query, events)
     assert wanted.num_rows > 0
     found = spark.read.parquet(str(tmp_path / "rows")).toArrow()

@@ -28,6 +28,11 @@ def test_a_cycle_has_the_events_of_its_stretches() -> None:
     assert Rate.parse("1.5M").stretches == ((1_500_000, SECOND),)
 
 
+@given(stretches)
+def test_a_rate_can_be_read_as_it_is_told(parts: list[tuple[int, int]]) -> None:
+    assert Rate.parse(str(Rate(tuple(parts)))) == Rate(tuple(parts))
+
+
 @pytest.mark.parametrize("text", ["", "fast", "0", "-1", "10, 20", "10 for", "1 for 1 ms", "1..2"])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is no"):

@@ -6,15 +6,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from godwit.workloads.nexmark.events import Auctions
-from godwit.workloads.nexmark.source import NexmarkSource
 from godwit.workloads.rate import Rate
+from godwit.workloads.source import register
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
 def registered(spark: SparkSession) -> None:
-    spark.dataSource.register(NexmarkSource)
+    register(spark)
 
 
 def test_a_batch_has_the_events_of_its_seed(spark: SparkSession) -> None:
@@ -27,7 +27,7 @@ def test_a_batch_has_the_events_of_its_seed(spark: SparkSession) -> None:
 
 def test_a_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     def run() -> None:
-        source = spark.readStream.format("nexmark")
+        source = spark.readStream.format("numbered")
         events = source.options(events=5000, rate="1M", epochEvents=1000).load()
         query = (
             events.select("event")

@@ -12,14 +12,11 @@ from godwit.cli.command import add_command
 from godwit.cli.output import add_json
 from godwit.errors import ConfigError
 from godwit.log.files import Location
+from godwit.log.intent import Intent
 from godwit.model.plan import Plan
 from godwit.model.requests import Migrate
-from godwit.model.routing import Routing
-from godwit.protocol.course import STALE
-from godwit.runtime.overview import OperatorView, Overview
+from godwit.runtime.overview import Overview
 from godwit.strategies import parse
-
-ATTEMPTS = 20  # an open migration that is superseded may take a step between question and answer
 
 EXAMPLES = """\
 examples:
@@ -49,7 +46,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--workers", type=int, help="instead of a plan: spread evenly over so many")
     parser.add_argument("--operator", help="needed with --workers if the query has several")
     parser.add_argument("--strategy", default="paced", help="default: %(default)s")
-    parser.add_argument("--deadline", type=_seconds, metavar="SECONDS", help="from now")
+    parser.add_argument("--deadline", type=seconds, metavar="SECONDS", help="from now")
     parser.add_argument(
         "--on-timeout", choices=["finish", "rollback"], default="finish", help="default: finish"
     )
@@ -63,41 +60,36 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     parse(arguments.strategy)  # refuses an unknown one
+    if (arguments.plan is None) == (arguments.workers is None):
+        raise ConfigError("give a plan or --workers, and not both")
+    plan = None
+    if arguments.plan is not None:
+        plan = Plan.from_text(Path(arguments.plan).read_text(errors="replace"))
+    operator = Overview.of(path).operator(plan.operator if plan else arguments.operator).name
     now = time.time()
-    for _ in range(ATTEMPTS):
-        operator, target = _wanted(arguments, Overview.of(path))
-        request = Migrate(
+
+    def request(decided: Intent) -> Migrate:
+        routing = decided.routings[operator]
+        return Migrate(
             0,
-            operator.name,
-            operator.routing,
-            target,
+            operator,
+            routing,
+            plan.target(routing) if plan else routing.spread(arguments.workers),
             arguments.strategy,
             now,
             None if arguments.deadline is None else now + arguments.deadline,
             arguments.on_timeout,
             arguments.supersede,
         )
-        answer = ask(path, request)
-        if arguments.plan or not answer.reason.startswith(STALE):
-            break
+
+    answer = ask(path, request)
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(path, operator.name, answer.id, json=arguments.json)
+        return watch.follow(path, operator, answer.id, json=arguments.json)
     return answer.code
 
 
-def _wanted(arguments: argparse.Namespace, overview: Overview) -> tuple[OperatorView, Routing]:
-    if (arguments.plan is None) == (arguments.workers is None):
-        raise ConfigError("give a plan or --workers, and not both")
-    if arguments.plan is None:
-        operator = overview.operator(arguments.operator)
-        return operator, operator.routing.spread(arguments.workers)
-    plan = Plan.from_text(Path(arguments.plan).read_text(errors="replace"))
-    operator = overview.operator(plan.operator)
-    return operator, plan.target(operator.routing)
-
-
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < math.inf:
         raise ValueError

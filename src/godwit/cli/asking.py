@@ -1,12 +1,14 @@
 """Asking a query that runs in another process, through its checkpoint, and its answer."""
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from godwit.cli.output import note, print_line
 from godwit.log.history import History
+from godwit.log.intent import Intent
 from godwit.log.journal import tick
 from godwit.model.requests import Abort, Migrate
 
@@ -38,10 +40,12 @@ class Answer:
             note(f"request {self.id} {verb}{self.answer}{reason}")
 
 
-def ask(checkpoint: Path, request: Migrate | Abort) -> Answer:
-    """Make a request, and wait for some epochs for the answer."""
+def ask(checkpoint: Path, make: Callable[[Intent], Migrate | Abort]) -> Answer:
+    """Make a request of what is decided now, and wait for some epochs for the answer."""
     history = History.inspect(checkpoint)
-    id = history.control.add(request).id
+    intent = history.intent(max(history.intents()))
+    assert intent is not None
+    id = history.control.add(make(intent), after=intent.control).id
     tick(history.files)
     seconds = max(ANSWER_SECONDS, min(3 * (history.pace() or 0.0), LONGEST_SECONDS))
     deadline = time.monotonic() + seconds

@@ -2,10 +2,10 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from godwit.log.files import Files
-from godwit.log.layout import CONTROL, INTENTS, UNDONE, intent_name, request_name
+from godwit.log.layout import CONTROL, UNDONE, request_name
 from godwit.log.records import decode_as, encode
 from godwit.model.requests import Request, Schedule, request_from_json
 
@@ -19,15 +19,16 @@ class Control:
         self._files = files
         self._last: dict[int, int | None] = {}
 
-    def add(self, request: R) -> R:
-        """Make a request durable under the next free id."""
+    def add(self, request: R, after: int = 0) -> R:
+        """Make a request durable under the next free id above `after`: the newest that an intent
+        has taken in, whose file may be gone."""
         while True:
             with suppress(FileExistsError):
-                return self.claim(request)
+                return self.claim(request, after)
 
-    def claim(self, request: R) -> R:
-        """Make a request durable under the next id; FileExistsError if another takes it first."""
-        number = max([*self.ids(), *self._undone(), self._taken()]) + 1
+    def claim(self, request: R, after: int = 0) -> R:
+        """`add`; but FileExistsError if another takes the id first."""
+        number = max([*self.ids(), *self._undone(), after]) + 1
         numbered = replace(request, id=number)
         self._files.create(request_name(number), encode("request", numbered.to_json()))
         if number in self._undone():  # another's, taken in and put aside since we looked
@@ -58,20 +59,7 @@ class Control:
             self._last[number] = request.last if isinstance(request, Schedule) else None
         return self._last[number]
 
-    def _taken(self) -> int:
-        """The newest request that an intent has taken in; its file may have been deleted since."""
-        for epoch in reversed(self._files.numbers(INTENTS)):
-            with suppress(FileNotFoundError):  # it has been rolled back meanwhile
-                name = intent_name(epoch)
-                data = self._files.read(name)
-                return decode_as(self._files.root / name, data, "intent", _control_of)
-        return 0
-
     def _undone(self) -> list[int]:
         """The ids of the requests that were put aside."""
         rollbacks = self._files.names(UNDONE)
         return [id for one in rollbacks for id in self._files.numbers(f"{UNDONE}/{one}/{CONTROL}")]
-
-
-def _control_of(intent: dict[str, Any]) -> int:
-    return int(intent["control"])

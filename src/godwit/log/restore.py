@@ -16,8 +16,9 @@ def restore(checkpoint: str | Path, epoch: int, *, durable: bool = True) -> Mani
     """Roll a checkpoint back to the end of a retained epoch, and return its manifest.
 
     A running driver is fenced off. What came after the epoch, in Godwit's log and in Spark's, is
-    moved to `godwit/undone/GENERATION/`, also the requests for later epochs; nothing is deleted.
-    When interrupted, restore again: until then the two logs disagree and no query starts on them.
+    moved to `godwit/undone/GENERATION/`, also the requests for later epochs.
+    When interrupted, restore again: until then the two logs disagree and no query starts on them,
+    or nothing but Spark's newest commit has moved.
     """
     root = Location.parse(checkpoint).path
     _check(History.inspect(root), epoch)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.operators.columns import numbers
-from godwit.operators.strict import WrongTypeError, check_types
+from godwit.operators.python_types import WrongTypeError, check_types
 from godwit.state.keys import flat
 
 _EPOCH = datetime.datetime(1970, 1, 1)

@@ -19,7 +19,6 @@ from godwit.strategies import Paced
 from godwit.strategies.steps import NOTHING, Ready, sought
 
 PAST = 20  # ended migrations that an operator remembers
-STALE = "the plan was made for another routing"
 HORIZON = 1000  # epochs that updates may be ahead: an idle query runs them all, empty
 
 
@@ -124,8 +123,11 @@ class Course:
             )
         if self.migration is not None and not request.supersede:
             raise RefusedError(f"{self._opened()}; wait for its end, abort it or supersede it")
-        if request.origin != self.routing:
-            raise RefusedError(f"{STALE} than operator '{self.operator}' has now; plan again")
+        if request.origin != self.routing and self.migration is None:
+            raise RefusedError(
+                f"the plan was made for another routing than operator '{self.operator}' has now; "
+                "plan again"
+            )
         if request.on_timeout not in get_args(OnTimeout):
             raise RefusedError(
                 f"on timeout a migration can finish or rollback, not '{request.on_timeout}'"

@@ -84,7 +84,7 @@ class Courses:
             self[operator].take(request)
             self._journal.check()
             try:
-                request = self._journal.control.claim(request)
+                request = self._journal.control.claim(request, self._taken)
             except FileExistsError:
                 continue  # another process was first: its request comes before this one
             self.take_in()
@@ -96,7 +96,7 @@ class Courses:
         self.take_in()
         if _origin(request) not in self._sources:
             self._journal.check()
-            self._journal.control.add(request)
+            self._journal.control.add(request, self._taken)
             self.take_in()
 
     def begin(self, epoch: int, ready: Mapping[str, Ready]) -> "Decision":

@@ -91,8 +91,9 @@ class Driver:
         self._trees: Trees = self._load_trees(self._last)
         self._time = self._load_time()
         self._begun = max(self._journal.intents(), default=INITIAL)
-        self._given = workers
-        routings = self._first_routings(workers, bins, default_workers)
+        begun = self._journal.intent(self._begun)
+        self._given = begun.given if begun and workers is None else workers
+        routings = self._first_routings(begun, workers, bins, default_workers)
         self._courses = Courses(self._journal, routings, self._begun)
         self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch of this process
         self._seconds: dict[str, deque[float]] = {  # of the slowest worker in the last epochs
@@ -402,19 +403,18 @@ class Driver:
     # -- parts ---------------------------------------------------------------------------------
 
     def _first_routings(
-        self, workers: int | None, bins: int | None, default_workers: int
+        self, begun: Intent | None, workers: int | None, bins: int | None, default_workers: int
     ) -> dict[str, Routing]:
         """A number of workers that a program names counts until it names another one: in between,
         migrations have the last word."""
-        intent = self._journal.intent(self._begun)
-        if intent is None:
+        if begun is None:
             routing = Routing.even(bins or 4096, workers or default_workers)
             return dict.fromkeys(self.operators, routing)
-        if workers == intent.given:
+        if workers == begun.given:
             workers = None
         return {
             name: routing.with_bins(bins or routing.bins).with_workers(workers or routing.workers)
-            for name, routing in intent.routings.items()
+            for name, routing in begun.routings.items()
         }
 
     def _load_trees(self, manifest: Manifest | None) -> Trees:

@@ -22,7 +22,6 @@ from godwit.model.hashing import is_cheap
 from godwit.model.requests import Wish
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
-from godwit.operators.load import Load
 from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.report import EpochReport
@@ -287,32 +286,3 @@ def run(work: Work, rows: DataFrame, routing: Routing, slots: Slots | None = Non
         texts = routed.mapInArrow(worker, S_SCHEMA).collect()
     faults.reach("receipts", "before", work.epoch)
     return [Receipt.from_text(row.receipt) for row in texts]
-
-
-def load(driver: Driver, initial: dict[str, dict[str, DataFrame]], pinning: Pinning) -> None:
-    """Publish the epoch before the first: state given at the start, table by table."""
-    intent = driver.begin(INITIAL, "", "")
-    if not isinstance(intent, Intent):
-        return
-    receipts: dict[str, list[Receipt]] = {}
-    for name, operator in driver.operators.items():
-        routing = intent.routings[name]
-        clocks = (None,) * operator.inputs
-        group = [Receipt(worker, clocks=clocks) for worker in range(routing.workers)]
-        for table, rows in initial.get(name, {}).items():
-            work = replace(driver.work(intent, name), operator=Load(operator, table))
-            slots = pinning.slots(rows.sparkSession, routing.workers)
-            loaded = {receipt.worker: receipt for receipt in run(work, rows, routing, slots)}
-            group = [_both(receipt, loaded[receipt.worker]) for receipt in group]
-        receipts[name] = group
-    driver.commit(intent, receipts)
-
-
-def _both(one: Receipt, other: Receipt) -> Receipt:
-    return replace(
-        one,
-        records=one.records + other.records,
-        deltas={**one.deltas, **other.deltas},
-        place=other.place,
-        failure=one.failure or other.failure,
-    )

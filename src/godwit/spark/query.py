@@ -120,6 +120,11 @@ class Query:
         self._cleaner.start()
 
     @property
+    def operators(self) -> tuple[str, ...]:
+        """The names of its stateful operators, in the order in which data flow."""
+        return tuple(self._driver.operators)
+
+    @property
     def epoch(self) -> int | None:
         """The newest published epoch."""
         return self._driver.committed
@@ -242,10 +247,9 @@ class Query:
         self._driver.check()  # a newer driver takes Spark's log away, which Spark cannot explain
 
     def _only(self, operator: str | None) -> str:
-        names = list(self._driver.operators)
-        if operator is None and len(names) > 1:
-            raise ConfigError(f"name one of the query's operators: {', '.join(names)}")
-        return operator or names[0]
+        if operator is None and len(self.operators) > 1:
+            raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
+        return operator or self.operators[0]
 
     def _clean_up(self) -> None:
         with suppress(Exception):  # whoever asks the handle is told

@@ -206,7 +206,9 @@ class Table:
     def guarantee(self) -> str:
         return (
             "exactly once, as far as the table's overwrite of a partition is atomic: in Spark's "
-            "own file tables a reader may meet a part of the newest epoch while it is delivered. "
+            "own file tables a reader may meet a part of the newest epoch while it is delivered, "
+            "and a driver that was stopped in mid-delivery and wakes up when another one has taken "
+            "over may leave rows of that epoch twice, or none. "
             "After godwit.restore, drop the partitions of later epochs first"
         )
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -22,26 +21,25 @@ from godwit.operators.aggregate import Aggregate
 from godwit.operators.base import Operator
 from godwit.operators.definition import check_window_time, defining
 from godwit.operators.event_machine import EventMachine
-from godwit.operators.expiring import EXPIRY, Expiring
+from godwit.operators.expiring import Expiring
 from godwit.operators.forms import Form
 from godwit.operators.functions import Function
 from godwit.operators.state_machine import StateMachine
-from godwit.operators.windowed import CLOSING, Windowed
+from godwit.operators.windowed import Windowed
 from godwit.operators.windows import Sliding, Window
 from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.work import CacheSpec
 from godwit.spark.control import with_control
-from godwit.spark.engine import Engine, Listener, Step, Transform, load
+from godwit.spark.engine import Engine, Listener, Step, Transform
+from godwit.spark.initial import Initial, load, tables_of
 from godwit.spark.plans import stateful_node
 from godwit.spark.query import Query
-from godwit.spark.route import column
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Sink
 from godwit.spark.slots import Pinning
 from godwit.spark.tick import with_ticks
 from godwit.spark.types import to_arrow, to_spark
 from godwit.spark.windows import Assign, collect, side_by_side
-from godwit.state.timed import is_timed
 
 # Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
 # Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
@@ -52,8 +50,6 @@ START_SETTINGS = {
     )
 }
 _STARTING = threading.Lock()  # starts share the user's session, whose settings they change
-
-Initial = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 
 
 def stream(rows: DataFrame) -> "Stream":
@@ -292,7 +288,7 @@ class Job:
         spark = source.sparkSession
         path = Location.parse(checkpoint).path
         operators = [step for step in self.stream.steps if isinstance(step, Operator)]
-        given = _tables(initial or {}, operators)
+        given = tables_of(initial or {}, operators)
         self.sink.check(spark, self.stream.schema)
         history = History(path)
         spark_log.agree(path, path / SPARK, history)
@@ -348,56 +344,6 @@ def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:
 
 def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
     return operator if ttl is None else Expiring.define(operator, ttl)
-
-
-def _tables(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[str, DataFrame]]:
-    """The initial state by operator and table, checked against the operators' tables."""
-    tables = {operator.name: operator.tables for operator in operators}
-    windowed = {o.name: isinstance(o, EventMachine) and bool(o.window) for o in operators}
-    given: dict[str, dict[str, DataFrame]] = {}
-    for name, state in initial.items():
-        if name not in tables:
-            raise ConfigError(f"initial state for unknown operator '{name}'")
-        specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
-        if windowed[name] or any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
-            raise ConfigError(
-                f"operator '{name}' has windows or a ttl: its state depends on event time and "
-                "cannot be given at the start"
-            )
-        if isinstance(state, DataFrame):
-            if len(specs) > 1:
-                names = ", ".join(specs)
-                raise ConfigError(f"operator '{name}' has several tables; name them: {names}")
-            state = {next(iter(specs)): state}
-        given[name] = {}
-        for table, rows in state.items():
-            if table not in specs:
-                raise ConfigError(f"initial state for unknown table '{table}' of '{name}'")
-            wanted = [*specs[table].key.names, *specs[table].sub.names, *specs[table].value.names]
-            if missing := [column for column in wanted if column not in rows.columns]:
-                raise ConfigError(
-                    f"the initial state of '{name}' lacks column '{missing[0]}'; "
-                    f"it must have {', '.join(wanted)}"
-                )
-            given[name][table] = _with_keys(name, rows.select(*wanted), specs[table].key)
-    return given
-
-
-def _with_keys(operator: str, rows: DataFrame, key: pa.Schema) -> DataFrame:
-    """The rows with keys of the operator's types, since hashes differ from type to type."""
-    given = to_arrow(rows.select(*map(column, key.names)).schema)
-    for have, want in zip(given, key, strict=True):
-        if have.type == want.type:
-            continue
-        integers = pa.types.is_integer(have.type) and pa.types.is_integer(want.type)
-        if not integers or have.type.bit_width > want.type.bit_width:
-            raise ConfigError(
-                f"the initial state of '{operator}' has key column '{want.name}' of type "
-                f"{have.type}, the operator's is {want.type}; cast it"
-            )
-        wider = to_spark(pa.schema([want]))[0].dataType
-        rows = rows.withColumn(want.name, column(want.name).cast(wider))
-    return rows
 
 
 def _local_directory(spark: SparkSession) -> str | None:

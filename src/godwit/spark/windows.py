@@ -15,7 +15,8 @@ from godwit.errors import ConfigError
 from godwit.model.schema import to_ddl
 from godwit.model.time import Duration
 from godwit.operators.definition import INPUT, check_window_time, defining
-from godwit.operators.event_machine import EventMachine, Side
+from godwit.operators.event_machine import EventMachine
+from godwit.operators.events import Side
 from godwit.operators.forms import List, Value
 from godwit.operators.windows import (
     END,

@@ -47,6 +47,10 @@ class Rate:
             )
         return cls(tuple(stretches))
 
+    def __str__(self) -> str:
+        stretches = [f"{n * SECOND / length:.17g} for {length} us" for n, length in self.stretches]
+        return ", ".join(stretches)
+
     def times(self, numbers: Numbers) -> Numbers:
         """When these events take place."""
         first, start = self._borders

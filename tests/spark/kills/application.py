@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from tests.spark.kills import bank
+from tests.spark.kills import timed as timed_query
 from tests.spark.kills.functions import Overtaken, statement
 from tests.spark.kills.truth import TABLES, tabulate
 
@@ -37,6 +38,7 @@ def main(
     java: str,
     workers: int | None = None,
     *,
+    timed: bool = False,
     endless: bool = False,
     overtaken_at: int | None = None,
     hosts: Sequence[str] = (),
@@ -44,12 +46,19 @@ def main(
 ) -> None:
     """Run the query over all files, then leave its state as `godwit.read_state` tells it.
 
+    It is that of `bank`, or a `timed` one, which leaves its checkpoint and has few bins.
     An endless one waits for more files instead. `hosts` are addresses of this machine: with them it
     runs on a cluster of one executor each, instead of in one process.
     """
     here = Path(home)
     master = cluster(here, hosts) if hosts else "local[2,4]"
     spark = session(master, java, conf)
+    if timed:
+        job = timed_query.job(spark, here)
+        job.start(
+            here / "checkpoint", workers=workers, bins=8, available_now=True
+        ).await_termination()
+        return
     function = statement if overtaken_at is None else Overtaken(here, overtaken_at)
     query = bank.job(spark, here, function).start(
         here / "checkpoint", workers=workers, retention=RETENTION, available_now=not endless

@@ -2,7 +2,8 @@
 
 One query is killed again and again: each test starts it, which makes good the kill of the test
 before, lets it come to its own point in a later epoch, and compares all that is there with a model.
-In each of these epochs bins of both operators move, from 2 workers to 3 or back.
+In each of these epochs bins of both operators move, from 2 workers to 3 or back, by one strategy
+after the other.
 """
 
 import json
@@ -29,6 +30,7 @@ MATRIX = [(point, side) for point in POINTS for side in SIDES]
 PUBLISHED = MATRIX[MATRIX.index(("manifest", "after")) :]  # points at which the epoch is published
 DELIVERED = MATRIX[MATRIX.index(("sink", "after")) :]
 COMMITTED = MATRIX[MATRIX.index(("commit", "after")) :]
+STRATEGIES = ("batched:256", "all-at-once", "fluid", "matched")
 IN_WORKERS = [(point, side) for point in ("delta", "outputs") for side in SIDES]
 
 
@@ -55,9 +57,9 @@ def next_epoch(home: Path) -> int:
     return max(History(home / "checkpoint").intents(), default=-1) + 1
 
 
-def ask_to_move(home: Path, workers: int) -> None:
-    """Ask for migrations that take several epochs; the query answers when it runs again."""
-    checkpoint = home / "checkpoint"
+def ask_to_move(home: Path, epoch: int) -> None:
+    """Ask for migrations that take effect in `epoch`; the query answers when it runs again."""
+    checkpoint, workers = home / "checkpoint", 3 - epoch % 2
     for operator in Overview.of(checkpoint).operators.values():
         History(checkpoint).control.add(
             Migrate(
@@ -65,7 +67,7 @@ def ask_to_move(home: Path, workers: int) -> None:
                 operator=operator.name,
                 origin=operator.routing,
                 target=operator.routing.spread(workers),
-                strategy="batched:256",
+                strategy=STRATEGIES[epoch % len(STRATEGIES)],
                 time=time.time(),
                 supersede=True,
             )
@@ -84,7 +86,7 @@ def assert_moving(home: Path, epoch: int) -> None:
 def test_kill(launch: Launch, home: Path, point: str, side: str) -> None:
     epoch = next_epoch(home)
     if epoch > 1:
-        ask_to_move(home, workers=3 - epoch % 2)
+        ask_to_move(home, epoch)
     with launch(home) as application:
         struck = application.arm(f"{point}-{side}-{epoch}", signal.SIGKILL, -application.pid)
         application.start()

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from godwit.errors import ConfigError
-from godwit.workloads.rate import Numbers, Rate
+from godwit.workloads.numbered import MOMENT, Timeline
+from godwit.workloads.rate import Numbers
 
 EPOCH: Final = 50  # events of which one is a person, three are auctions and the others bids
 AUCTIONS: Final = 3
@@ -24,7 +25,6 @@ ACTIVE: Final = 1000  # persons who bid and sell
 LEAD: Final = 10  # ids that do not exist yet, but may be bid on or for
 HOT: Final = 100  # every so many ids there is a hot one
 
-MOMENT: Final = pa.timestamp("us", tz="UTC")
 PERSON: Final = pa.struct(
     [
         ("id", pa.int64()),
@@ -84,24 +84,19 @@ _PLAIN_BYTES: Final = {"person": 70, "auction": 134, "bid": 32}  # without `extr
 
 Hashes = npt.NDArray[np.uint64]
 
-_RATE: Final = Rate.parse("10k")
-
 
 @dataclass(frozen=True)
-class Auctions:
+class Auctions(Timeline):
     """The events of an auction house.
 
-    `rate` is that of all events together. Event time runs `dilation` times as fast as the rate
-    says. Of `hot_auctions` bids all but one go to a hot auction, of `hot_sellers` auctions all but
-    one are a hot seller's, of `hot_bidders` bids all but one a hot bidder's; 1 is for no skew. An
-    auction is open while about `in_flight` others are begun. Each `out_of_order` events come in
-    another order than that of their times. Records have so many bytes on average, +-20 %.
+    `rate` is that of all events together. Of `hot_auctions` bids all but one go to a hot auction,
+    of `hot_sellers` auctions all but one are a hot seller's, of `hot_bidders` bids all but one a
+    hot bidder's; 1 is for no skew. An auction is open while about `in_flight` others are begun.
+    Each `out_of_order` events come in another order than that of their times. Records have so many
+    bytes on average, +-20 %.
     """
 
     seed: int = 1
-    rate: Rate = _RATE
-    dilation: float = 1.0
-    begin: int = 1_436_918_400_000_000  # 2015-07-15, in microseconds
     hot_auctions: int = 2
     hot_sellers: int = 4
     hot_bidders: int = 4
@@ -112,8 +107,7 @@ class Auctions:
     bid_bytes: int = 100
 
     def __post_init__(self) -> None:
-        if self.dilation <= 0:
-            raise ConfigError(f"time must go on: dilation is {self.dilation}")
+        super().__post_init__()
         counts = ("hot_auctions", "hot_sellers", "hot_bidders", "in_flight", "out_of_order")
         for name in counts:
             if getattr(self, name) < 1:
@@ -125,23 +119,16 @@ class Auctions:
         place = numbers % EPOCH
         columns = [
             pa.array(numbers),
-            self._moments(numbers),
+            self.moments(numbers),
             self._only(place == 0, numbers, self._persons, PERSON),
             self._only((place > 0) & (place <= AUCTIONS), numbers, self._auctions, AUCTION),
             self._bids(numbers, place > AUCTIONS),
         ]
         return pa.record_batch(columns, schema=SCHEMA)
 
-    def times(self, numbers: Numbers) -> Numbers:
-        """The event times of these events, in microseconds since 1970."""
-        return self.begin + (self.rate.times(numbers) * self.dilation).astype(np.int64)
-
     def _shuffled(self, numbers: Numbers) -> Numbers:
         size = self.out_of_order
         return numbers if size == 1 else numbers // size * size + numbers * 953 % size
-
-    def _moments(self, numbers: Numbers) -> pa.Array:
-        return pa.array(self.times(numbers)).cast(MOMENT)
 
     def _only(self, there: Any, numbers: Numbers, make: Any, kind: pa.StructType) -> pa.Array:
         """A column of the few events that are `there`, and null elsewhere."""

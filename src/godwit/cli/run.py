@@ -1,0 +1,80 @@
+"""`godwit run`: a workload, live."""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from godwit.cli.output import note, print_table
+from godwit.errors import ConfigError
+from godwit.model.time import micros
+from godwit.workloads.rate import SECOND, Rate
+
+EXAMPLES = """\
+examples:
+  godwit run --list
+  godwit run q5 --rate 20k --for 60s --migrate "at 20s to 4 workers with paced"
+  godwit run word-count --rate "5k for 20s, 50k for 10s" --report words.json
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "run",
+        help="run a workload live, in an open loop, with migrations on the way",
+        description="Run a workload on a local Spark: events take place at their rate, whether or "
+        "not they can be processed as fast. Shows progress, and at the end the latencies.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="see --list")
+    parser.add_argument("--list", action="store_true", help="name all workloads")
+    parser.add_argument("--rate", default="10k", help="events a second (default: 10k)")
+    parser.add_argument("--workers", type=int, default=2, help="at the begin (default: 2)")
+    parser.add_argument("--for", dest="length", default="60 s", help="how long (default: 60 s)")
+    parser.add_argument("--warm-up", default="10 s", help="not measured (default: 10 s)")
+    parser.add_argument(
+        "--migrate",
+        action="append",
+        default=[],
+        metavar="MOVE",
+        help='"at 20s to 4 workers with paced"; may be given several times',
+    )
+    parser.add_argument("--master", default="local[*]", help="of Spark (default: local[*])")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write all numbers as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    # Spark takes a second to import, which other commands need not wait for.
+    from godwit.workloads.catalog import WORKLOADS, workload
+    from godwit.workloads.running import Move, Run, Runner, local_session
+
+    if arguments.list:
+        print_table(["workload", "computes"], [[w.name, w.about] for w in WORKLOADS.values()])
+        return 0
+    if arguments.workload is None:
+        raise ConfigError("name a workload: godwit run --list tells which there are")
+    wanted = Run(
+        workload(arguments.workload),
+        Rate.parse(arguments.rate),
+        arguments.workers,
+        micros(arguments.length) / SECOND,
+        micros(arguments.warm_up) / SECOND,
+        tuple(Move.parse(text) for text in arguments.migrate),
+    )
+    wanted.check()
+    with local_session(arguments.master) as spark, tempfile.TemporaryDirectory() as directory:
+        report = Runner(spark, wanted, Path(directory), note).run()
+    rows = [
+        [name, f"{found['events']:,.0f}", *(f"{found[p]:.2f} s" for p in list(found)[1:])]
+        for name, found in report.summary().items()
+    ]
+    print_table(["latency", "events", "median", "p99", "p99.9", "max"], rows)
+    for one in report.migrations:
+        took = "-" if one.ended is None else f"{one.ended - one.asked:.1f} s"
+        print(f"{one.operator} to {one.workers} workers, {one.strategy}: {one.outcome}, {took}")
+    if arguments.report:
+        arguments.report.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+    return 0

@@ -1,0 +1,38 @@
+"""Counting: words, random ids and dense keys, over events that are nothing but a number.
+
+State: a count for each key. Word count is Ding et al.'s application and everybody's first one; hash
+count and key count are Megaphone's (section 5.2), whose keys are ids from all over the hash space,
+or the numbers from 0 on.
+"""
+
+from pyspark.sql import DataFrame
+
+import godwit as gw
+
+WORDS_A_LINE = 8
+
+
+def lines(events: DataFrame, words: int) -> DataFrame:
+    """Each event as a line of text. Word k of `words` is about as frequent as 1/k."""
+    fraction = "pmod(xxhash64(event, place), 1000000) / 1e6"
+    word = f"concat('w', cast(pow({words}, {fraction}) AS int))"
+    line = f"concat_ws(' ', transform(sequence(1, {WORDS_A_LINE}), place -> {word}))"
+    return events.selectExpr(f"{line} AS line")
+
+
+def word_count(events: DataFrame, words: int = 10_000) -> gw.Stream:
+    """How often has each word come?"""
+    split = lines(events, words).selectExpr("explode(split(line, ' ')) AS word")
+    return gw.stream(split).aggregate("words", key="word", n=gw.count())
+
+
+def hash_count(events: DataFrame, keys: int = 1_000_000) -> gw.Stream:
+    """How often has each of `keys` random 64-bit ids come?"""
+    rows = events.selectExpr(f"xxhash64(pmod(xxhash64(event), {keys}), 1) AS id")
+    return gw.stream(rows).aggregate("ids", key="id", n=gw.count())
+
+
+def key_count(events: DataFrame, keys: int = 1_000_000) -> gw.Stream:
+    """How often has each number below `keys` come?"""
+    rows = events.selectExpr(f"pmod(xxhash64(event), {keys}) AS id")
+    return gw.stream(rows).aggregate("ids", key="id", n=gw.count())
