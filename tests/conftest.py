@@ -34,7 +34,7 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2,4]")
         .appName("godwit-tests")
-        .config("spark.driver.memory", "1g")
+        .config("spark.driver.memory", "2g")
         .config("spark.driver.extraJavaOptions", QUICK_JAVA)
         .config("spark.executorEnv.PYTHONPATH", str(pytestconfig.rootpath))
         .config("spark.python.daemon.module", "tests.spark.daemon")

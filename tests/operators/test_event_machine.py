@@ -284,13 +284,25 @@ def again(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
 
 def test_notices_for_the_same_moment_without_an_end_are_refused(tmp_path: Path) -> None:
     def stuck(events: Any, notify: Any) -> None:
-        for event in events:
-            notify(event.key, event.time, 0)
+        for kind, time, key, value, _ in events:
+            notify(key, time if kind == "record" else second(8 - value.n), 1 - value.n)
 
     sim = run(tmp_path, stuck)
     sim.feed([record("z", 9)])
     with pytest.raises(OperatorError, match="none for a later time than its own"):
         sim.feed([record("z", 8)])
+
+
+def test_notices_that_multiply_are_refused_when_the_stream_has_ended(tmp_path: Path) -> None:
+    def twice(events: Any, notify: Any) -> None:
+        for event in events:
+            for _ in range(2):
+                notify(event.key, event.time + timedelta(seconds=1), 0)
+
+    sim = run(tmp_path, twice)
+    sim.feed([record("a", 1)])
+    with pytest.raises(OperatorError, match=r"ask for none when notify\.ended"):
+        sim.finish()
 
 
 def test_a_notice_may_come_often_when_time_has_jumped(tmp_path: Path) -> None:

@@ -118,8 +118,9 @@ def test_json(phase: Phase) -> None:
     request = Migrate(
         7, "counts", ORIGIN, TARGET, "matched:2", 100.0, deadline=200.0, on_timeout="rollback"
     )
-    one = replace(Migration.of(request), phase=phase, stepped=3)
-    assert Migration.from_json(one.to_json(), request) == one
+    for origin in (request.origin, request.target):
+        one = replace(Migration.of(request, origin), phase=phase, stepped=3)
+        assert Migration.from_json(one.to_json(), request) == one
 
 
 @pytest.mark.parametrize("phase", ENDS)

@@ -69,10 +69,10 @@ class Plan:
                 return replace(self, wishes=wishes)
             case Trip():
                 busy = (self.wishes or self.trip) and not asked.supersede
-                stale = asked.origin != self.routing and not self.trip
+                stale = asked.origin != self.routing and not asked.supersede
                 if busy or stale or asked.target.bins != self.routing.bins:
                     raise ImpossibleError
-                return replace(self, trip=asked, wishes=())
+                return replace(self, trip=replace(asked, origin=self.routing), wishes=())
             case Stop():
                 if self.trip is None or (asked.rollback and self.trip.back):
                     raise ImpossibleError

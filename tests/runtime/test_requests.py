@@ -331,9 +331,19 @@ def test_another_process_supersedes_a_migration_that_goes_on_meanwhile(tmp_path:
     assert driver.routing("counts") != seen
     request = Migrate(0, "counts", seen, target, "all-at-once", time.time(), supersede=True)
     asked = History.inspect(tmp_path).control.add(request)
+    before = driver.routing("counts")
     publish(driver, 2)
     assert driver.outcome(asked.id) == "done"
     assert driver.routing("counts") == target
+
+    slow = Migrate(0, "counts", seen, before, "fluid", time.time(), supersede=True)
+    asked = History.inspect(tmp_path).control.add(slow)
+    publish(driver, 3)
+    driver = drive(tmp_path)  # which knows where the migration began
+    driver.abort("counts", asked.id, rollback=True)
+    publish(driver, 4)
+    assert driver.outcome(asked.id) == "rolled back"
+    assert driver.routing("counts").owners.tolist() == target.owners.tolist()
 
 
 def test_the_handle_takes_in_what_others_asked_before_it(tmp_path: Path) -> None:
@@ -392,7 +402,9 @@ def test_what_has_arrived_is_remembered(tmp_path: Path) -> None:
     publish(driver, 0)
     driver.abort("counts", id)
     publish(driver, 1)
-    assert drive(tmp_path).arrived(id) == 1
+    ended = drive(tmp_path).ended(id)
+    assert ended is not None
+    assert ended.arrived == 1
 
 
 def test_a_number_of_workers_counts_until_the_program_names_another(tmp_path: Path) -> None:

@@ -18,17 +18,6 @@ def test_percentiles_are_true_to_a_sixteenth(latencies: list[int], percent: floa
     assert histogram.percentile(100) == max(latencies)
 
 
-@given(LATENCIES, LATENCIES)
-def test_merged_is_as_if_added(one: list[int], other: list[int]) -> None:
-    both, first, second = Histogram(), Histogram(), Histogram()
-    both.add(np.array(one + other))
-    first.add(np.array(one))
-    second.add(np.array(other))
-    merged = first.merge(second)
-    assert merged.counts.tolist() == both.counts.tolist()
-    assert merged.greatest == both.greatest
-
-
 @given(LATENCIES)
 def test_the_ccdf_falls_to_nothing(latencies: list[int]) -> None:
     histogram = Histogram()

@@ -28,6 +28,14 @@ def test_a_cycle_has_the_events_of_its_stretches() -> None:
     assert Rate.parse("1.5M").stretches == ((1_500_000, SECOND),)
 
 
+def test_long_stretches_do_not_overflow() -> None:
+    rate = Rate.parse("1M for 12 h, 10k for 3 h")
+    last = rate.until(15 * 3600 * SECOND - 1) - 1
+    assert rate.times(np.array([last])).tolist() == [15 * 3600 * SECOND - 100]
+    with pytest.raises(ConfigError, match="too long"):
+        Rate.parse("333333.3 for 300 d")
+
+
 @given(stretches)
 def test_a_rate_can_be_read_as_it_is_told(parts: list[tuple[int, int]]) -> None:
     assert Rate.parse(str(Rate(tuple(parts)))) == Rate(tuple(parts))

@@ -26,9 +26,9 @@ def test_a_batch_has_the_events_of_its_seed(spark: SparkSession) -> None:
 
 
 def test_a_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    def run() -> None:
+    def run(count: int) -> None:
         source = spark.readStream.format("numbered")
-        events = source.options(events=5000, rate="1M", epochEvents=1000).load()
+        events = source.options(events=count, rate="1M", epochEvents=2000).load()
         query = (
             events.select("event")
             .writeStream.format("parquet")
@@ -38,8 +38,8 @@ def test_a_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> N
         query.processAllAvailable()
         query.stop()
 
-    run()
-    run()
+    run(2500)
+    run(5000)
     found = spark.read.parquet(str(tmp_path / "rows")).orderBy("event").collect()
     assert [row.event for row in found] == list(range(5000))
 

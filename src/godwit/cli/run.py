@@ -41,16 +41,18 @@ def add_to(commands: Any) -> None:
         metavar="MOVE",
         help='"at 20s to 4 workers with paced"; may be given several times',
     )
-    parser.add_argument("--master", default="local[*]", help="of Spark (default: local[*])")
+    parser.add_argument("--cores", default="*", help="of the local Spark (default: all)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write all numbers as JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     # Spark takes a second to import, which other commands need not wait for.
-    from godwit.workloads.catalog import WORKLOADS, workload
-    from godwit.workloads.running import Move, Run, Runner, local_session
-
+    try:
+        from godwit.workloads.catalog import WORKLOADS, workload
+        from godwit.workloads.running import Move, Run, Runner, local_session
+    except ImportError as error:
+        raise ConfigError(f"workloads need Spark 4.2 or newer: {error}") from None
     if arguments.list:
         print_table(["workload", "computes"], [[w.name, w.about] for w in WORKLOADS.values()])
         return 0
@@ -65,7 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
         tuple(Move.parse(text) for text in arguments.migrate),
     )
     wanted.check()
-    with local_session(arguments.master) as spark, tempfile.TemporaryDirectory() as directory:
+    if arguments.report and not arguments.report.parent.is_dir():
+        raise ConfigError(f"there is no directory {arguments.report.parent} for the report")
+    with (
+        local_session(f"local[{arguments.cores}]") as spark,
+        tempfile.TemporaryDirectory() as directory,
+    ):
         report = Runner(spark, wanted, Path(directory), note).run()
     rows = [
         [name, f"{found['events']:,.0f}", *(f"{found[p]:.2f} s" for p in list(found)[1:])]

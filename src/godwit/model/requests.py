@@ -141,7 +141,7 @@ class Migrate:
     """Bring `operator` from `origin`, the routing that this was planned for, to `target`.
 
     `strategy` cuts the way into steps. With a `deadline`, the outcome at that time is `on_timeout`.
-    `supersede` says that an open migration ends where it is, which need not be `origin` any more.
+    `supersede` says that an open migration ends where it is, and this one goes on from there.
     Times are seconds since 1970.
     """
 

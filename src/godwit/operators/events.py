@@ -1,6 +1,7 @@
 """The events of a worker and epoch, in the order in which an event machine's function gets them."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ NOTICES = "_notices"
 
 _USAGE = "the function is called with events and notify, and returns an iterable of tuples, or None"
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST_CHAIN = 10_000  # notices, one asking for the next, without time going on or at the end
+_MOST_NOTICES = 10_000  # due at once, for each event of a key, that bring time no further
 
 Function = Callable[[Iterator["Event"], "Notificator"], Iterable[tuple[Any, ...]] | None]
 Order = tuple[int, int, int, int, int]  # phase, moment, notices after records, hash, number
@@ -131,11 +132,12 @@ class Run:
         self._later: list[tuple[int, int]] = []  # group and moment
         self._payloads: list[tuple[Any, ...]] = []
         self._fresh: list[tuple[Order, datetime, Any]] = []  # a heap of notices that are due now
-        self._time: datetime  # of the event that the function has
-        self._chain = 0  # so many notices led to it
         self._numbers = count(1 << 62)  # after those that waited for the same moment
         zone = machine.input.field(machine.time).type.tz
         self._origin = datetime.fromisoformat("1970-01-01" + ("T00:00Z" if zone else "T00:00"))
+        # The latest time of the event that the function has and of the notices that led to it.
+        self._latest = datetime.min.replace(tzinfo=self._origin.tzinfo)
+        self._idle = Counter[int]()  # by group, notices that brought time no further
         if machine.notices is not None:
             self._notice = row_class("Notice", tuple(machine.notices.names))._make
 
@@ -143,6 +145,7 @@ class Run:
         """Let the function see all events, and take down the changes of state."""
         machine = self._machine
         size = len(self._keys)
+        self._sizes = np.diff(self._groups.starts, append=len(arrivals.hashes)).tolist()
         self._states = list(calling.states(self._cells, machine.forms, machine.single, 0, size))
         produced: list[Any] = []
         try:
@@ -183,25 +186,28 @@ class Run:
             raise TypeError(f"{time!r} is no time like those of column '{machine.time}'")
         moment = (time - self._origin) // _MICROSECOND
         if self._until is not None and moment <= self._until:
-            chain = self._longer_chain(time)
+            self._check_fresh(group, time)
             hash = int(self._groups.hashes[group])
             order = (int(not machine.strict), moment, 1, hash, next(self._numbers))
-            heapq.heappush(self._fresh, (order, time, (group, self._notice(values), chain)))
+            heapq.heappush(
+                self._fresh, (order, time, (group, self._notice(values), max(time, self._latest)))
+            )
             return
         self._later.append((group, moment))
         self._payloads.append(values)
 
-    def _longer_chain(self, time: datetime) -> int:
+    def _check_fresh(self, group: int, time: datetime) -> None:
         """A notice that is due at once must still find the function, and come to an end."""
         if self._done:
             raise ValueError(
                 "this notice is due now, but the function has taken all events; "
                 "notify while you iterate over them"
             )
-        if not self.ended and time > self._time:
-            return 0
-        if self._chain < _LONGEST_CHAIN:
-            return self._chain + 1
+        if not self.ended and time > self._latest:
+            return
+        self._idle[group] += 1
+        if self._idle[group] <= _MOST_NOTICES * self._sizes[group]:
+            return
         if self.ended:
             raise ValueError(
                 "the stream has ended, and notices ask for notices without an end; "
@@ -237,15 +243,15 @@ class Run:
             while self._fresh and self._fresh[0][0] < order:
                 yield self._pop()
             kind, time, value = arrivals.events[row]
-            self._current, self._time, self._chain = group, time, 0
+            self._current, self._latest = group, time
             yield Event(kind, time, self._keys[group], value, self._states[group])
         while self._fresh:
             yield self._pop()
         self._done = True
 
     def _pop(self) -> Event:
-        _, time, (group, value, self._chain) = heapq.heappop(self._fresh)
-        self._current, self._time = group, time
+        _, time, (self._current, value, self._latest) = heapq.heappop(self._fresh)
+        group = self._current
         return Event("notice", time, self._keys[group], value, self._states[group])
 
     def _failed(self, group: int, cause: str) -> OperatorError:

@@ -123,7 +123,7 @@ class Course:
             )
         if self.migration is not None and not request.supersede:
             raise RefusedError(f"{self._opened()}; wait for its end, abort it or supersede it")
-        if request.origin != self.routing and self.migration is None:
+        if request.origin != self.routing and not request.supersede:
             raise RefusedError(
                 f"the plan was made for another routing than operator '{self.operator}' has now; "
                 "plan again"
@@ -135,7 +135,7 @@ class Course:
         if request.deadline is not None and not request.time <= request.deadline < math.inf:
             raise RefusedError("a deadline is some seconds ahead")
         try:
-            migration = Migration.of(request)
+            migration = Migration.of(request, self.routing)
         except ConfigError as error:  # an unknown strategy
             raise RefusedError(str(error)) from None
         if self.migration is not None:

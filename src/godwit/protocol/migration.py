@@ -50,7 +50,8 @@ class Migration:
     """One operator on its way from `origin` to `target`; times are seconds since 1970.
 
     `stepped` is the epoch of its last step, or its first epoch if there was no step yet; `ended` is
-    the last epoch that began before its end.
+    the last epoch that began before its end. It is `rebased` if its origin is not the one that it
+    was asked for: the migration that it supersedes had gone on.
     """
 
     id: int
@@ -64,6 +65,7 @@ class Migration:
     phase: Phase = Phase.MOVING
     stepped: int | None = None
     ended: int | None = None
+    rebased: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -114,17 +116,18 @@ class Migration:
         return replace(self, phase=Phase.OVERRULED, ended=epoch) if self.is_open else self
 
     @classmethod
-    def of(cls, request: Migrate) -> Self:
-        """The migration that a request asks for, before its first step."""
+    def of(cls, request: Migrate, origin: Routing) -> Self:
+        """The migration that a request asks for, before its first step from `origin`."""
         return cls(
             request.id,
             request.operator,
-            request.origin,
+            origin,
             request.target,
             parse(request.strategy),
             accepted=request.time,
             deadline=request.deadline,
             on_timeout=request.on_timeout,
+            rebased=origin != request.origin,
         )
 
     def summary(self, routing: Routing) -> "Ended":
@@ -145,11 +148,14 @@ class Migration:
 
     def to_json(self) -> dict[str, Any]:
         """What has become of the request; the rest is the request itself."""
-        return {"id": self.id, "phase": str(self.phase), "stepped": self.stepped}
+        told = {"id": self.id, "phase": str(self.phase), "stepped": self.stepped}
+        return told | ({"origin": self.origin.to_json()} if self.rebased else {})
 
     @classmethod
     def from_json(cls, data: dict[str, Any], request: Migrate) -> Self:
-        return replace(cls.of(request), phase=Phase(data["phase"]), stepped=data["stepped"])
+        origin = Routing.from_json(data["origin"]) if "origin" in data else request.origin
+        migration = cls.of(request, origin)
+        return replace(migration, phase=Phase(data["phase"]), stepped=data["stepped"])
 
 
 @dataclass(frozen=True, slots=True)

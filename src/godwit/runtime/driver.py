@@ -32,7 +32,7 @@ from godwit.model.requests import (
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.protocol.course import Course
-from godwit.protocol.migration import Phase
+from godwit.protocol.migration import Ended, Phase
 from godwit.runtime.compatible import check_restart
 from godwit.runtime.courses import Courses
 from godwit.runtime.event_time import EventTime
@@ -350,11 +350,10 @@ class Driver:
             ended = self._courses.ends.get(migration)
             return ended.phase if ended and self._is_published(ended.epoch) else None
 
-    def arrived(self, migration: int) -> int:
-        """How many bins an ended migration has moved."""
+    def ended(self, migration: int) -> Ended | None:
+        """What has become of a migration, if it has ended."""
         with self._changed:
-            ended = self._courses.ends.get(migration)
-            return ended.arrived if ended else 0
+            return self._courses.ends.get(migration)
 
     def is_dropped(self, schedule: int) -> bool:
         """Was a schedule given up before its last update?"""

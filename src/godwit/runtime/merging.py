@@ -13,6 +13,7 @@ from godwit.state.tree import Merge, Tree
 
 FACTOR = 4  # rows merged in an epoch for each row changed in the one before
 FLOOR = 200_000
+SAMPLE = 64  # bins of a segment whose owners may merge it
 
 Trees = dict[str, dict[str, Tree]]  # by operator and table
 
@@ -34,14 +35,18 @@ def plan_merges(
 
 
 def merges_by_worker(intent: Intent, operator: str) -> dict[str, dict[int, list[Merge]]]:
-    """By table and worker: the merges that an intent gives out."""
+    """By table and worker: the merges that an intent gives out.
+
+    A segment is merged by an owner of some of its bins, the one with fewest merges so far.
+    """
     owners = intent.routings[operator].owners
-    bins = max(1, len(owners) // SEGMENTS)  # of a segment, whose owners take turns
     merges: dict[str, dict[int, list[Merge]]] = {}
     for table, due in intent.merges.get(operator, {}).items():
         by_worker: dict[int, list[Merge]] = defaultdict(list)
         for segment, runs in due:
-            worker = int(owners[segment * len(owners) // SEGMENTS + segment % bins])
+            first, last = (s * len(owners) // SEGMENTS for s in (segment, segment + 1))
+            among = owners[first : max(last, first + 1) : max(1, (last - first) // SAMPLE)]
+            worker = min(set(among.tolist()), key=lambda one: (len(by_worker[one]), one))
             by_worker[worker].append(Merge(segment, runs))
         merges[table] = by_worker
     return merges

@@ -170,13 +170,13 @@ def _open(
     request = history.control.request(entry["id"])
     assert isinstance(request, Migrate)
     migration = Migration.from_json(entry, request)
-    bins = len(left(request.origin, request.target))
+    bins = len(left(migration.origin, migration.target))
     rest = left(intent.routings[name], migration.goal)
     return MigrationView(
         id=request.id,
         operator=name,
         strategy=request.strategy,
-        workers=(request.origin.workers, request.target.workers),
+        workers=(migration.origin.workers, migration.target.workers),
         bins=bins,
         arrived=bins - len(rest),
         accepted=request.time,

@@ -46,10 +46,12 @@ class Migration:
     def progress(self) -> "Progress":
         """How many of its bins are where they shall be, and what is left of it."""
         course = self.driver.course(self.request.operator)
-        migration, target = course.migration, self.request.target
-        total = len(left(self.request.origin, target))
+        migration = course.migration
         if migration is None or migration.id != self.id:
-            return Progress(self.driver.arrived(self.id), total, self.outcome)
+            ended = self.driver.ended(self.id)
+            arrived, bins = (ended.arrived, ended.bins) if ended else (0, 0)
+            return Progress(arrived, bins, self.outcome)
+        total = len(left(migration.origin, migration.target))
         rest = left(course.routing, migration.goal)
         return Progress(
             total - len(rest),

@@ -8,13 +8,15 @@ from typing import Any, Final, Self
 
 from godwit.errors import DamagedFileError
 from godwit.state.file import WrittenFile
-from godwit.state.run import SEGMENT_BITS, SEGMENTS
+from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
 
 MAX_RUNS: Final = 6
 HARD_RUNS: Final = 12
 
-_SCATTERED: Final = sorted(range(SEGMENTS), key=lambda s: f"{s:0{SEGMENT_BITS}b}"[::-1])
+# Odd steps of nearly the golden section: neighbours in it are far apart in the hash space, and any
+# few in a row are shared out evenly, whether workers have ranges of it or segments in turns.
+_SCATTERED: Final = [step * 27 % SEGMENTS for step in range(SEGMENTS)]
 
 
 @dataclass(frozen=True, slots=True)

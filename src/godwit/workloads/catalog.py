@@ -1,6 +1,6 @@
 """All workloads by name: what each computes, and over which source."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -31,25 +31,28 @@ class Workload:
         return (make.__doc__ or "").splitlines()[0]
 
 
-WORKLOADS: Final = {
-    workload.name: workload
-    for workload in (
-        *(
-            Workload(make.__name__, NEXMARK, make)
-            for make in (queries.q3, queries.q4, queries.q5, queries.q6, queries.q7, queries.q8)
-        ),
-        Workload("nbq5", NEXMARK, queries.nbq5),
-        Workload("nbqx", NEXMARK, partial(queries.nbqx, window=gw.session("30 min"))),
-        *(
-            Workload(make.__name__.replace("_", "-"), NUMBERED, make)
-            for make in (
-                *(counts.word_count, counts.hash_count, counts.key_count),
-                patterns.frequent_patterns,
-                *(roads.traffic, roads.tolls, roads.accidents),
-            )
-        ),
-    )
-}
+def _workloads() -> Iterator[Workload]:
+    """With windows that close, and cars that stop, within a run of a minute."""
+    yield Workload("q3", NEXMARK, queries.q3)
+    yield Workload("q4", NEXMARK, queries.q4)
+    yield Workload("q5", NEXMARK, partial(queries.q5, length="10 s", slide="1 s"))
+    yield Workload("q6", NEXMARK, queries.q6)
+    yield Workload("q7", NEXMARK, partial(queries.q7, length="10 s"))
+    yield Workload("q8", NEXMARK, partial(queries.q8, length="10 s"))
+    hot_items = partial(queries.hot_items, length="10 s", slide="2 s", delay="0 s")
+    yield Workload("nbq5", NEXMARK, hot_items)
+    yield Workload("nbqx", NEXMARK, partial(queries.nbqx, window=gw.session("2 s")))
+    yield Workload("word-count", NUMBERED, counts.word_count)
+    yield Workload("hash-count", NUMBERED, counts.hash_count)
+    yield Workload("key-count", NUMBERED, counts.key_count)
+    frequent = partial(patterns.frequent_patterns, words=100, window="10 s")
+    yield Workload("frequent-patterns", NUMBERED, frequent)
+    yield Workload("traffic", NUMBERED, roads.traffic)
+    yield Workload("tolls", NUMBERED, partial(roads.tolls, length="10 s"))
+    yield Workload("accidents", NUMBERED, partial(roads.accidents, cars=5000))
+
+
+WORKLOADS: Final = {one.name: one for one in _workloads()}
 
 
 def workload(name: str) -> Workload:

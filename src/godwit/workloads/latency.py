@@ -36,10 +36,6 @@ class Histogram:
             self.counts += np.bincount(_bucket(latencies), minlength=_BUCKETS)
             self.greatest = max(self.greatest, int(latencies.max()))
 
-    def merge(self, other: "Histogram") -> "Histogram":
-        """Both in one."""
-        return Histogram(self.counts + other.counts, max(self.greatest, other.greatest))
-
     def percentile(self, percent: float) -> int:
         """A latency that so many percent do not exceed: the upper end of a bucket."""
         if not self.total:

@@ -1,6 +1,7 @@
 """How many events there are a second, and so when each event takes place."""
 
 import itertools
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +41,8 @@ class Rate:
         """`50k` events a second, or `10k for 1 min, 80k for 30 s`, over and over again."""
         parts = [_STRETCH.fullmatch(part) for part in text.split(",")]
         stretches = [_stretch(part) for part in parts if part and (part[3] or len(parts) == 1)]
+        if any(events * _reduced(events, length)[1] >= 1 << 63 for events, length in stretches):
+            raise ConfigError(f"a stretch of '{text}' is too long; write it as several")
         if len(stretches) < len(parts) or any(events < 1 for events, _ in stretches):
             raise ConfigError(
                 f"'{text}' is no rate with at least an event a stretch; "
@@ -54,7 +57,7 @@ class Rate:
     def times(self, numbers: Numbers) -> Numbers:
         """When these events take place."""
         first, start = self._borders
-        events, lengths = np.array(self.stretches, np.int64).T
+        events, lengths = np.array([_reduced(*one) for one in self.stretches], np.int64).T
         cycles, place = np.divmod(numbers, first[-1])
         stretch = np.searchsorted(first, place, side="right") - 1
         within = (place - first[stretch]) * lengths[stretch] // events[stretch]
@@ -78,6 +81,12 @@ class Rate:
         )
         first, start = np.array(list(totals), np.int64).T
         return first, start
+
+
+def _reduced(events: int, length: int) -> tuple[int, int]:
+    """The same rate in small numbers."""
+    common = math.gcd(events, length) or 1
+    return events // common, length // common
 
 
 def _stretch(part: re.Match[str]) -> tuple[int, int]:

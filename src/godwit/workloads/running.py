@@ -1,4 +1,4 @@
-"""Running a workload in an open loop, moving its state meanwhile, and taking latencies down.
+"""Running a workload in an open loop, moving its state meanwhile, and measuring latencies.
 
 The source never waits: event n takes place at its time, whether or not those before it have been
 processed. Its latency is the time at which the outputs of its epoch are durable and visible, less
@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -222,14 +222,20 @@ class Runner:
             asked = dict(one for move in moves for one in self._ask(query, move))
             while self._next < self._events and query.is_active:
                 query.await_epoch((query.epoch or 0) + 1, 1.0)
-            query.process_all_available()
+            self._finish(query)
         finally:
             query.stop()
         self._report.migrations += [
-            replace(one, ended=self._end(one, asked), outcome=handle.outcome)
+            replace(one, ended=self._end(one, asked, handle), outcome=handle.outcome)
             for one, handle in asked.items()
         ]
         return self._report
+
+    def _finish(self, query: gw.Query) -> None:
+        """Let open migrations end, and then the windows."""
+        query.process_all_available()
+        with suppress(gw.RefusedError):  # there is no event time
+            query.finish()
 
     def _ask(self, query: gw.Query, move: Move) -> Iterator[tuple[Migration, gw.Migration]]:
         """Move all operators when the time has come."""
@@ -240,8 +246,12 @@ class Runner:
             handle = query.migrate(move.workers, name, strategy=move.strategy, supersede=True)
             yield Migration(name, move.workers, move.strategy, now, None, "open"), handle
 
-    def _end(self, migration: Migration, asked: Iterable[Migration]) -> float | None:
-        """When the last bins became visible at their new worker."""
+    def _end(
+        self, migration: Migration, asked: Iterable[Migration], handle: gw.Migration
+    ) -> float | None:
+        """When the outputs of the last bins that moved became visible; None if it is open."""
+        if handle.outcome == "open":
+            return None
         later = [one.asked for one in asked if one.operator == migration.operator]
         until = min((at for at in later if at > migration.asked), default=float("inf"))
         moved = [
@@ -249,7 +259,7 @@ class Runner:
             for epoch in self._report.epochs
             if migration.operator in epoch.moved and migration.asked <= epoch.delivered < until
         ]
-        return max(moved, default=None)
+        return max(moved, default=migration.asked)
 
     def _offsets(self, epoch: int) -> dict[str, int]:
         """Where the source is after an epoch."""
@@ -282,7 +292,7 @@ class Runner:
 
 @contextmanager
 def local_session(master: str) -> Iterator[SparkSession]:
-    """A Spark of this process alone, which says nothing."""
+    """A local Spark that logs nothing; it ends with the context."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (

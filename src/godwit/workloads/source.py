@@ -66,6 +66,9 @@ class Options:
                 )
             found[option] = Rate.parse(text) if option == "rate" else _number(source, name, text)
         own = {name: found.pop(name) for name in OWN if name in found}
+        for name, number in own.items():
+            if number < 1:
+                raise ConfigError(f"option '{name}' of {source} must be at least 1, not {number}")
         return cls(maker(**found), **own)
 
 

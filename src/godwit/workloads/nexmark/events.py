@@ -92,7 +92,7 @@ class Auctions(Timeline):
     `rate` is that of all events together. Of `hot_auctions` bids all but one go to a hot auction,
     of `hot_sellers` auctions all but one are a hot seller's, of `hot_bidders` bids all but one a
     hot bidder's; 1 is for no skew. An auction is open while about `in_flight` others are begun.
-    Each `out_of_order` events come in another order than that of their times. Records have so many
+    Each `out_of_order` events come in the opposite order of their times. Records have so many
     bytes on average, +-20 %.
     """
 
@@ -128,7 +128,7 @@ class Auctions(Timeline):
 
     def _shuffled(self, numbers: Numbers) -> Numbers:
         size = self.out_of_order
-        return numbers if size == 1 else numbers // size * size + numbers * 953 % size
+        return numbers if size == 1 else numbers // size * size + size - 1 - numbers % size
 
     def _only(self, there: Any, numbers: Numbers, make: Any, kind: pa.StructType) -> pa.Array:
         """A column of the few events that are `there`, and null elsewhere."""

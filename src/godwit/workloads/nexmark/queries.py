@@ -32,7 +32,8 @@ def q2(events: DataFrame) -> DataFrame:
 def q3(events: DataFrame) -> gw.Stream:
     """Who sells in category 10 and lives in OR, ID or CA? Each match once, whichever came first.
 
-    State: persons of these states, for ever, and the auctions of sellers not known yet.
+    State: persons of these states, and the auctions of sellers who are not known, or live
+    elsewhere; both for ever.
     """
     rows = events.where("person.state IN ('OR', 'ID', 'CA') OR auction.category = 10").selectExpr(
         "coalesce(person.id, auction.seller) AS seller",
@@ -111,7 +112,7 @@ def q5(
 
 
 def hot_items(events: DataFrame, length: Duration, slide: Duration, delay: Duration) -> gw.Stream:
-    """How many bids has each auction in each sliding window? (Rhino's NBQ5 as it is.)"""
+    """How many bids has each auction in each sliding window? (Rhino's NBQ5.)"""
     return gw.stream(bids(events)).aggregate(
         "bids",
         key="auction",
@@ -244,11 +245,6 @@ def match_new(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
             yield key.id, state.name, key.window
 
 
-def nbq5(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
-    """Rhino's NBQ5: the bids of each auction in windows of 60 s that slide by 10 s."""
-    return hot_items(events, "60 s", "10 s", delay)
-
-
 def nbqx(events: DataFrame, window: Window, delay: Duration = "0 s") -> gw.Stream:
     """Rhino's NBQX with one of its windows: auctions and the bids on them, window by window.
 
@@ -293,8 +289,8 @@ def window_end(length: Duration) -> Column:
 def winners(events: DataFrame, delay: Duration) -> gw.Stream:
     """Auctions when they close, if somebody has bid enough in time; of equal bids the first wins.
 
-    Records come in the order of time, and of those of one moment auctions come before bids: what
-    is bid before the auction is known, is bid too early.
+    Records come in the order of time, and of those of one moment and epoch auctions come before
+    bids: what is bid before the auction is known, is bid too early.
     """
     rows = events.where("person IS NULL").selectExpr(
         "coalesce(auction.id, bid.auction) AS auction",
