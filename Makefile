@@ -14,7 +14,7 @@ demo: java $(STAMP)
 	$(BIN)/python examples/live_migration.py
 
 test: java lint
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: java $(STAMP)
 	$(BIN)/python -m bench
