@@ -74,11 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
         tempfile.TemporaryDirectory() as directory,
     ):
         report = Runner(spark, wanted, Path(directory), note).run()
+    summary = report.summary()
     rows = [
-        [name, f"{found['events']:,.0f}", *(f"{found[p]:.2f} s" for p in list(found)[1:])]
-        for name, found in report.summary().items()
+        [name, f"{found.pop('events'):,.0f}", *(f"{seconds:.2f} s" for seconds in found.values())]
+        for name, found in summary.items()
     ]
-    print_table(["latency", "events", "median", "p99", "p99.9", "max"], rows)
+    print_table(["latency", "events", *summary["all"]], rows)
     for one in report.migrations:
         took = "-" if one.ended is None else f"{one.ended - one.asked:.1f} s"
         print(f"{one.operator} to {one.workers} workers, {one.strategy}: {one.outcome}, {took}")

@@ -202,13 +202,9 @@ class Runner:
         self._next = 0  # event
         register(spark)
         source = spark.readStream.format(run.workload.source)
-        events = run.rate.until(int(run.seconds * SECOND))
-        rate = ", ".join(
-            f"{n * SECOND / length} for {length} us" for n, length in run.rate.stretches
-        )
-        rows = source.options(rate=rate, events=events).load()
+        self._events = run.rate.until(int(run.seconds * SECOND))
+        rows = source.options(rate=str(run.rate), events=self._events).load()
         self._job = run.workload.make(rows).to(gw.files(directory / "output"))
-        self._events = events
 
     def run(self) -> Report:
         """Run to the end of the stream, with all moves on the way."""
