@@ -9,13 +9,9 @@ its checkpoint from 2 to 4 and to start it again. Its records come at a steady r
 the time from the last output before to the first one after that leaves no record waiting.
 """
 
-import os
 import shutil
-import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +25,7 @@ from bench.contenders import use_provider
 from bench.harness import WORKERS, Bench, Sink, reported, say
 from bench.report import Report, show, spread, table
 from godwit.log.history import History
+from godwit.workloads.memory import sampled
 
 OPERATOR = "profiles"
 BINS = 128
@@ -45,7 +42,6 @@ FILLING = 10  # epochs that fill Spark's store
 PERIOD = 5.0  # seconds: as often come the records of an epoch of Spark's
 OUTAGES = 3  # repetitions
 LONGEST = 600.0  # seconds
-MEMORY_SECONDS = 0.5  # between two samples
 CONF = {
     "spark.master": f"local-cluster[{WORKERS},1,2048]",
     "spark.shuffle.reduceLocality.enabled": "false",
@@ -143,9 +139,9 @@ def _turn(bench: Bench, size: int, strategy: str) -> Turn:
     try:
         first = sink.wait(query.spark_query, 1)
         settled = _settled(query, checkpoint, sink, first)
-        with _memory() as before:
+        with sampled() as before:
             sink.wait(query.spark_query, settled + STEADY - first)
-        with _memory() as during:
+        with sampled() as during:
             asked = query.epoch or 0
             quarter = gw.Routing(np.repeat(np.array([0, 1, 1, 1], np.int32), BINS // 4), WORKERS)
             migration = query.migrate(quarter, strategy=strategy)
@@ -161,8 +157,8 @@ def _turn(bench: Bench, size: int, strategy: str) -> Turn:
         steady=[epochs[number] for number in range(settled, settled + STEADY)],
         moving=[epochs[number] for number in range(asked + 1, last + 2)],
         fetched=sum(r["fetched"] for m in manifests if m for r in m.receipts[OPERATOR]),
-        steady_memory=max(before),
-        moving_memory=max(during),
+        steady_memory=max(mib for _, mib in before),
+        moving_memory=max(mib for _, mib in during),
     )
 
 
@@ -250,42 +246,3 @@ def _settled(query: gw.Query, checkpoint: Path, sink: Sink, first: int) -> int:
         fetched = sum(receipt["fetched"] for receipt in manifest.receipts[OPERATOR])
         quiet = 0 if fetched else quiet + 1
     return epoch + 1
-
-
-@contextmanager
-def _memory() -> Iterator[list[float]]:
-    """Samples of what this process and its descendants have in memory, in MiB."""
-    samples: list[float] = []
-    over = threading.Event()
-
-    def sample() -> None:
-        while not over.wait(MEMORY_SECONDS) or not samples:
-            samples.append(_proportional_mib())
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        thread.join()
-
-
-def _proportional_mib() -> float:
-    """Of a page that several processes have mapped, each counts its share."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                )
-    family = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    total = 0
-    for pid in family:
-        with suppress(OSError):
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return total / 1024

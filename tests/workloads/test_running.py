@@ -11,7 +11,8 @@ from godwit.cli import main
 from godwit.errors import ConfigError
 from godwit.workloads.catalog import WORKLOADS, workload
 from godwit.workloads.rate import SECOND, Rate
-from godwit.workloads.running import Epoch, Migration, Move, Report, Run, Runner
+from godwit.workloads.report import Epoch, Migration, Report
+from godwit.workloads.running import Move, Run, run
 
 
 def run_of(name: str = "key-count", **options: object) -> Run:
@@ -21,24 +22,46 @@ def run_of(name: str = "key-count", **options: object) -> Run:
 
 def test_latency_is_counted_from_the_intended_time() -> None:
     """Two epochs of 1,000 events each; the second is 2 s late, and all behind it wait with it."""
-    report = Report(run_of(seconds=3.0, warm_up=0.0))
-    report.epochs = [Epoch(0, 0, 1000, 1.5, {}, 0), Epoch(1, 1000, 2000, 4.0, {"ids": 3}, 10)]
-    report.migrations = [Migration("ids", 3, "paced", 2.0, 4.0, "done")]
-    assert report.histogram().greatest == 3 * SECOND
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(0, 0, 1000, 1.5), Epoch(1, 1000, 2000, 4.0, {"ids": 3}, 0.25, 10)]
+    report.migrations = [Migration("ids", "paced", 3, 0.5, 2.0, 4.0, "done")]
     found = report.summary()
+    assert found["all"]["max"] == 3.0
+    assert (found["moved"]["events"], found["unmoved"]["events"]) == (250, 750)
     assert found["steady"]["max"] == pytest.approx(1.5)
     assert found["moving"]["max"] == pytest.approx(3.0)
     assert found["moving"]["p50"] == pytest.approx(2.5, rel=1 / 16)
-    slots = report.timeline()
-    assert [slot for slot, _, _ in slots] == np.arange(0, 2, 0.25).tolist()
-    assert slots[4][2] == 3 * SECOND
+    line = report.timeline()
+    assert line.begin.tolist() == np.arange(0, 2, 0.25).tolist()
+    assert line.greatest[4] == 3.0
+
+
+def test_a_disturbance_is_told_as_the_papers_tell_it() -> None:
+    """Ten steady epochs of a second, and two while state moves, the second of which is late."""
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
+    report.epochs += [Epoch(10, 10_000, 11_000, 11.5, {"ids": 1}, 0.5, 100)]
+    report.epochs += [Epoch(11, 11_000, 12_000, 19.0, {"ids": 2}, 0.5, 200)]
+    report.epochs += [Epoch(12, 12_000, 13_000, 19.5, {}, 0.0, 7)]
+    report.migrations = [Migration("ids", "fluid", 3, 0.25, 11.0, 19.0, "done")]
+    (found,) = report.disturbances()
+    assert (found.strategy, found.share, found.fetched) == ("fluid", 0.25, 300)
+    assert (found.greatest, found.duration) == (8.0, 8.0)
+    # A second of events takes up four slots, whose greatest latencies are 1.5, 1.25, 1 and 0.75 s.
+    assert found.jitter == pytest.approx(8.0 - 1.125)
+    assert found.disruption == 2.0
+
+
+def test_what_a_second_brings() -> None:
+    report = Report(Rate.parse("1k"), warm_up=1.0)
+    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, 2.0 * n) for n in range(4)]
+    assert report.throughput() == 500.0
 
 
 def test_the_warm_up_does_not_count() -> None:
-    report = Report(run_of(seconds=3.0, warm_up=1.0))
-    report.epochs = [Epoch(0, 0, 500, 9.0, {}, 0), Epoch(1, 500, 1500, 9.0, {}, 0)]
-    report.epochs += [Epoch(2, 1500, 2000, 2.0, {}, 0)]
-    assert report.histogram().total == 500
+    report = Report(Rate.parse("1k"), warm_up=1.0)
+    report.epochs = [Epoch(0, 0, 500, 9.0), Epoch(1, 500, 1500, 9.0), Epoch(2, 1500, 2000, 2.0)]
+    assert report.histograms()["all"].total == 500
 
 
 @pytest.mark.spark
@@ -46,18 +69,30 @@ def test_the_warm_up_does_not_count() -> None:
 def test_a_workload_moves_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
     said: list[str] = []
     wanted = run_of(seconds=6.0, warm_up=0.0, moves=(Move(2.0, 4, "all-at-once"),))
-    report = Runner(spark, wanted, tmp_path, said.append).run()
+    report = run(spark, wanted, tmp_path, said.append)
     assert report.epochs[-1].last == wanted.rate.until(6 * SECOND)
     (migration,) = report.migrations
     assert migration.outcome == "done"
     assert migration.ended is not None
     assert 2.0 <= migration.asked <= migration.ended
     assert sum(epoch.moved.get("ids", 0) for epoch in report.epochs) > 0
-    assert report.histogram().total == report.epochs[-1].last
+    assert 0 < max(epoch.share for epoch in report.epochs) < 1
+    assert migration.share == pytest.approx(0.5, abs=0.1)
+    assert report.histograms()["all"].total == report.epochs[-1].last
+    assert min(mib for _, mib in report.memory) > 100
     assert any("to 4 workers, all-at-once" in line for line in said)
-    assert json.loads(json.dumps(report.to_json()))["workload"] == "key-count"
+    assert json.loads(json.dumps(report.to_json()))["about"]["workload"] == "key-count"
     rows = spark.read.parquet(str(tmp_path / "output")).groupBy("id").max("n").collect()
     assert sum(row[1] for row in rows) == report.epochs[-1].last
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_what_is_sparks_own_business_runs_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    report = run(spark, run_of("q1", seconds=2.0, warm_up=0.0), tmp_path, lambda line: None)
+    assert report.epochs[-1].last == 2001
+    bids = spark.read.parquet(str(tmp_path / "output")).count()
+    assert bids == sum(event % 50 > 3 for event in range(2001))
 
 
 @pytest.mark.parametrize(

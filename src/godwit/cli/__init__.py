@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from godwit.cli import abort, apply, history, plan, run, state, status, verify, watch
+from godwit.cli import abort, apply, experiment, history, plan, run, state, status, verify, watch
 from godwit.errors import GodwitError
 
-COMMANDS = (status, plan, apply, watch, abort, history, state, verify, run)
+COMMANDS = (status, plan, apply, watch, abort, history, state, verify, run, experiment)
 INTERRUPTED = 130
 
 

@@ -3,8 +3,12 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from godwit.errors import ConfigError
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +47,24 @@ def size(bytes: float) -> str:
             return f"{bytes:.0f} B" if unit == "B" else f"{bytes:.1f} {unit}"
         bytes /= 1024
     raise AssertionError
+
+
+def check_directory(path: Path) -> None:
+    """Refuse a path at which no directory can be."""
+    for one in (path, *path.parents):
+        if one.exists():
+            if not one.is_dir():
+                raise ConfigError(f"{one} is no directory")
+            return
+
+
+@contextmanager
+def needs(what: str, dependency: str) -> Iterator[None]:
+    """For imports that not all installations have."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(f"{what} need {dependency}: {error}") from None
 
 
 def note(text: str) -> None:

@@ -1,12 +1,11 @@
 """`godwit run`: a workload, live."""
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from godwit.cli.output import note, print_table
+from godwit.cli.output import check_directory, needs, note, print_table
 from godwit.errors import ConfigError
 from godwit.model.time import micros
 from godwit.workloads.rate import SECOND, Rate
@@ -15,7 +14,7 @@ EXAMPLES = """\
 examples:
   godwit run --list
   godwit run q5 --rate 20k --for 60s --migrate "at 20s to 4 workers with paced"
-  godwit run word-count --rate "5k for 20s, 50k for 10s" --report words.json
+  godwit run word-count --rate "5k for 20s, 50k for 10s" --report words
 """
 
 
@@ -42,17 +41,26 @@ def add_to(commands: Any) -> None:
         help='"at 20s to 4 workers with paced"; may be given several times',
     )
     parser.add_argument("--cores", default="*", help="of the local Spark (default: all)")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write all numbers as JSON")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="DIR",
+        help="leave a page and all numbers there",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     # Spark takes a second to import, which other commands need not wait for.
-    try:
+    with needs("workloads", "Spark 4.2 or newer"):
         from godwit.workloads.catalog import WORKLOADS, workload
-        from godwit.workloads.running import Move, Run, Runner, local_session
-    except ImportError as error:
-        raise ConfigError(f"workloads need Spark 4.2 or newer: {error}") from None
+        from godwit.workloads.running import Move, Run, session
+        from godwit.workloads.running import run as play
+    if arguments.report:
+        check_directory(arguments.report)
+        with needs("reports", "matplotlib (pip install 'godwit[experiments]')"):
+            from godwit.experiments.lab import overview
+            from godwit.experiments.page import Findings, Page
     if arguments.list:
         print_table(["workload", "computes"], [[w.name, w.about] for w in WORKLOADS.values()])
         return 0
@@ -67,22 +75,23 @@ def run(arguments: argparse.Namespace) -> int:
         tuple(Move.parse(text) for text in arguments.migrate),
     )
     wanted.check()
-    if arguments.report and not arguments.report.parent.is_dir():
-        raise ConfigError(f"there is no directory {arguments.report.parent} for the report")
     with (
-        local_session(f"local[{arguments.cores}]") as spark,
+        session(f"local[{arguments.cores}]") as spark,
         tempfile.TemporaryDirectory() as directory,
     ):
-        report = Runner(spark, wanted, Path(directory), note).run()
+        report = play(spark, wanted, Path(directory), note)
     summary = report.summary()
     rows = [
-        [name, f"{found.pop('events'):,.0f}", *(f"{seconds:.2f} s" for seconds in found.values())]
+        [name, f"{found.pop('events'):,}", *(f"{seconds:.2f} s" for seconds in found.values())]
         for name, found in summary.items()
     ]
     print_table(["latency", "events", *summary["all"]], rows)
     for one in report.migrations:
         took = "-" if one.ended is None else f"{one.ended - one.asked:.1f} s"
-        print(f"{one.operator} to {one.workers} workers, {one.strategy}: {one.outcome}, {took}")
+        print(f"{one.operator}, {one.bins:,} bins, {one.strategy}: {one.outcome}, {took}")
     if arguments.report:
-        arguments.report.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+        name = wanted.workload.name
+        findings = Findings(overview({name: report}), {name: report})
+        for path in Page(name, wanted.workload.about, findings).write(arguments.report):
+            note(str(path))
     return 0

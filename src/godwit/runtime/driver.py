@@ -168,6 +168,7 @@ class Driver:
             trees=self._trees[operator],
             merges=merges_by_worker(intent, operator),
             cache=self.cache,
+            bins=intent.routings[operator].bins,
             routing=intent.routings[operator] if waits else None,
             span=Span(self.watermarks.get(operator), intent.watermarks.get(operator)),
             durable=self._durable,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.errors import GodwitError
+from godwit.model.loads import Loads
 from godwit.state.file import WrittenFile
 from godwit.state.table import FileRef
 
@@ -18,6 +19,7 @@ class Receipt:
 
     worker: int
     records: int = 0
+    loads: Loads | None = None  # of the records that were processed
     deltas: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
     merged: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
     outputs: FileRef | None = None
@@ -39,6 +41,7 @@ class Receipt:
             {
                 "worker": self.worker,
                 "records": self.records,
+                "loads": self.loads and self.loads.to_text(),
                 "deltas": _to_json(self.deltas),
                 "merged": _to_json(self.merged),
                 "outputs": self.outputs and self.outputs.to_json(),
@@ -58,6 +61,7 @@ class Receipt:
         return cls(
             worker=data["worker"],
             records=data["records"],
+            loads=data["loads"] and Loads.from_text(data["loads"]),
             deltas=_from_json(data["deltas"]),
             merged=_from_json(data["merged"]),
             outputs=data["outputs"] and FileRef.from_json(data["outputs"]),
@@ -75,6 +79,7 @@ class Receipt:
         return {
             "worker": self.worker,
             "records": self.records,
+            "loads": self.loads and self.loads.to_text(),
             "late": self.late,
             "rows": sum(ref.rows for ref in _refs(self.deltas)),
             "bytes": sum(ref.bytes for ref in _refs(self.deltas)),

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from godwit.log.manifest import Manifest
+from godwit.model.loads import Loads
 from godwit.model.routing import Routing
 from godwit.model.time import show
 from godwit.protocol.course import Course
@@ -18,9 +20,9 @@ class OperatorReport:
     """One operator in one epoch; seconds are those of the slowest worker, part by part.
 
     `rows` and `bytes` of state were changed and `merged` bytes rewritten; `fetched` bytes came into
-    executors' caches. `moved` bins have another worker than in the epoch before; `left` ones are
-    still to move in the open migration. `late` records were dropped; the watermark, if there is
-    one, is in microseconds since 1970.
+    executors' caches. `moved` bins, with `moved_records`, have another worker than in the epoch
+    before; `left` ones are still to move in the open migration. `late` records were dropped; the
+    watermark, if there is one, is in microseconds since 1970.
     """
 
     name: str
@@ -34,6 +36,7 @@ class OperatorReport:
     merged: int
     fetched: int
     moved: int
+    moved_records: int
     left: int
     migration: int | None
     seconds: Mapping[str, float]
@@ -47,7 +50,9 @@ class OperatorReport:
         watermark: int | None,
     ) -> Self:
         routing, migration = course.routing, course.migration
-        same_bins = before is not None and before.bins == routing.bins
+        moved = np.zeros(routing.bins, np.bool_)
+        if before is not None and before.bins == routing.bins:
+            moved = before.owners != routing.owners
         parts = dict.fromkeys(part for receipt in receipts for part in receipt["seconds"])
 
         def total(name: str) -> int:
@@ -64,7 +69,8 @@ class OperatorReport:
             bytes=total("bytes"),
             merged=total("merged_bytes"),
             fetched=total("fetched"),
-            moved=int(np.sum(before.owners != routing.owners)) if before and same_bins else 0,
+            moved=int(moved.sum()),
+            moved_records=_records(receipts, moved) if moved.any() else 0,
             left=len(left(routing, migration.goal)) if migration else 0,
             migration=migration.id if migration else None,
             seconds={p: max(r["seconds"].get(p, 0.0) for r in receipts) for p in parts},
@@ -81,6 +87,12 @@ class OperatorReport:
         if self.migration is not None:
             text += f", migration {self.migration} has {self.left:,} bins to go"
         return text
+
+
+def _records(receipts: Sequence[Mapping[str, Any]], bins: npt.NDArray[np.bool_]) -> int:
+    """The records of some bins."""
+    loads = [Loads.from_text(receipt["loads"]) for receipt in receipts if receipt["loads"]]
+    return round(sum(float(one.by_bin(len(bins))[bins].sum()) for one in loads))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from godwit import faults
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.loads import Loads
 from godwit.model.routing import Routing
 from godwit.operators.base import Changes, Operator
 from godwit.runtime.event_time import on_time
@@ -75,6 +76,7 @@ class Work:
     trees: Mapping[str, Tree]
     merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
+    bins: int
     routing: Routing | None = None  # where bins are looked up: for timers, and to check records
     span: Span = NEVER  # the operator's watermarks of the epoch before and of this one
     durable: bool = True  # what is receipted outlives a loss of power
@@ -107,10 +109,11 @@ class _Attempt:
         with self._timed("receive"):
             received = _records([batch for batch in batches if batch.num_rows], operator)
         punctual = on_time(operator, received, self.work.span.passed)
-        records, changes = punctual.records, Changes()
+        records, changes, loads = punctual.records, Changes(), None
         if records.num_rows or operator.delay is not None:
             hashes = records.column(HASH).to_numpy().view(np.uint64)
             self._check_own(hashes)
+            loads = Loads.of(hashes, self.work.bins)
             views = {spec.name: self._view(spec) for spec in operator.tables}
             with self._timed("process"):
                 changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
@@ -137,6 +140,7 @@ class _Attempt:
         return Receipt(
             worker=self.worker,
             records=received.num_rows,
+            loads=loads,
             late=punctual.late,
             clocks=punctual.clocks,
             deltas=deltas,

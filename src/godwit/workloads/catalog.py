@@ -1,11 +1,11 @@
 """All workloads by name: what each computes, and over which source."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import godwit as gw
 from godwit.errors import ConfigError
@@ -18,11 +18,21 @@ NUMBERED: Final = "numbered"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A query over the events of a source."""
+    """A query over the events of a source: Godwit's, or a DataFrame that is Spark's own business.
+
+    `known` gives the state that it begins with; `mode` is Spark's output mode for its own queries;
+    `options` are the source's.
+    """
 
     name: str
     source: str
-    make: Callable[[DataFrame], gw.Stream]
+    make: Callable[[DataFrame], gw.Stream | DataFrame]
+    known: Callable[[SparkSession], Mapping[str, DataFrame]] | None = None
+    mode: str = "append"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def initial(self, spark: SparkSession) -> Mapping[str, DataFrame]:
+        return self.known(spark) if self.known else {}
 
     @property
     def about(self) -> str:
@@ -33,6 +43,8 @@ class Workload:
 
 def _workloads() -> Iterator[Workload]:
     """With windows that close, and cars that stop, within a run of a minute."""
+    yield Workload("q1", NEXMARK, queries.q1)
+    yield Workload("q2", NEXMARK, queries.q2)
     yield Workload("q3", NEXMARK, queries.q3)
     yield Workload("q4", NEXMARK, queries.q4)
     yield Workload("q5", NEXMARK, partial(queries.q5, length="10 s", slide="1 s"))

@@ -26,10 +26,14 @@ def word_count(events: DataFrame, words: int = 10_000) -> gw.Stream:
     return gw.stream(split).aggregate("words", key="word", n=gw.count())
 
 
+def random_ids(events: DataFrame, keys: int) -> DataFrame:
+    """One of `keys` ids, from all over the hash space, for each event."""
+    return events.selectExpr(f"xxhash64(pmod(xxhash64(event), {keys}), 1) AS id")
+
+
 def hash_count(events: DataFrame, keys: int = 1_000_000) -> gw.Stream:
     """How often has each of `keys` random 64-bit ids come?"""
-    rows = events.selectExpr(f"xxhash64(pmod(xxhash64(event), {keys}), 1) AS id")
-    return gw.stream(rows).aggregate("ids", key="id", n=gw.count())
+    return gw.stream(random_ids(events, keys)).aggregate("ids", key="id", n=gw.count())
 
 
 def key_count(events: DataFrame, keys: int = 1_000_000) -> gw.Stream:

@@ -21,33 +21,35 @@ class Histogram:
     >>> histogram = Histogram()
     >>> histogram.add(np.array([1, 2, 3, 1000]))
     >>> histogram.percentile(50), histogram.percentile(100), histogram.total
-    (2, 1000, 4)
+    (2, 1000, 4.0)
     """
 
-    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BUCKETS, np.int64))
+    counts: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(_BUCKETS))
     greatest: int = 0
 
     @property
-    def total(self) -> int:
-        return int(self.counts.sum())
+    def total(self) -> float:
+        return float(self.counts.sum())
 
-    def add(self, latencies: Latencies) -> None:
-        if len(latencies):
-            self.counts += np.bincount(_bucket(latencies), minlength=_BUCKETS)
+    def add(self, latencies: Latencies, each: float = 1.0) -> None:
+        """Count these, each of which may stand for several, or for a part of one."""
+        if len(latencies) and each:
+            self.counts += each * np.bincount(_bucket(latencies), minlength=_BUCKETS)
             self.greatest = max(self.greatest, int(latencies.max()))
 
     def percentile(self, percent: float) -> int:
         """A latency that so many percent do not exceed: the upper end of a bucket."""
         if not self.total:
             return 0
-        wanted = max(1, int(np.ceil(self.total * percent / 100)))
-        bucket = int(np.searchsorted(np.cumsum(self.counts), wanted))
+        summed = np.cumsum(self.counts)
+        wanted = summed[-1] * percent / 100
+        bucket = int(np.searchsorted(summed, wanted * (1 - 1e-12)))  # sums of shares are inexact
         return min(int(_upper(np.array([bucket]))[0]), self.greatest)
 
     def ccdf(self) -> list[tuple[int, float]]:
         """For each bucket that holds some: its upper end, and the share of greater latencies."""
         held = np.flatnonzero(self.counts)
-        greater = 1 - np.cumsum(self.counts)[held] / max(1, self.total)
+        greater = 1 - np.cumsum(self.counts)[held] / (self.total or 1)
         ends = np.minimum(_upper(held), self.greatest)
         return list(zip(ends.tolist(), np.maximum(greater, 0.0).tolist(), strict=True))
 

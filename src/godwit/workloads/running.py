@@ -1,24 +1,26 @@
-"""Running a workload in an open loop, moving its state meanwhile, and measuring latencies.
+"""Running a workload in an open loop, and moving its state meanwhile.
 
 The source never waits: event n takes place at its time, whether or not those before it have been
-processed. Its latency is the time at which the outputs of its epoch are durable and visible, less
-its own. An epoch is one transaction, so the outputs of moved and unmoved keys appear together.
+processed. What is measured is in `report`.
 """
 
-import itertools
 import json
 import os
 import re
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
-from pyspark.sql import SparkSession
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery as Spark
 
 import godwit as gw
 from godwit.errors import ConfigError
@@ -27,30 +29,34 @@ from godwit.log.spark_log import source_offsets
 from godwit.model.routing import check_workers
 from godwit.model.time import micros
 from godwit.strategies import parse
+from godwit.strategies.steps import left
 from godwit.workloads.catalog import Workload
-from godwit.workloads.latency import Histogram
+from godwit.workloads.memory import sampled
 from godwit.workloads.rate import SECOND, Rate
+from godwit.workloads.report import Epoch, Migration, Report
 from godwit.workloads.source import register
 
-PERCENTILES: Final = (50.0, 99.0, 99.9)
-SLOT: Final = 250_000  # of the timeline, in microseconds
+BINS: Final = 4096
+
+Say = Callable[[str], None]
 
 _MOVE: Final = re.compile(r"at (.+?) to (\d+) workers?(?: with (\S+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A migration that is asked for so many seconds after the begin."""
+    """A migration that is asked for so many seconds after the begin: to a number of workers, or to
+    a routing."""
 
     at: float
-    workers: int
+    target: int | gw.Routing
     strategy: str = "paced"
 
     @classmethod
     def parse(cls, text: str) -> "Move":
         """
         >>> Move.parse("at 20s to 4 workers with batched:64")
-        Move(at=20.0, workers=4, strategy='batched:64')
+        Move(at=20.0, target=4, strategy='batched:64')
         """
         if (found := _MOVE.fullmatch(text.strip())) is None:
             raise ConfigError(
@@ -60,10 +66,17 @@ class Move:
         parse(strategy)
         return cls(micros(found[1]) / SECOND, int(found[2]), strategy)
 
+    @property
+    def workers(self) -> int:
+        return self.target if isinstance(self.target, int) else self.target.workers
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is to be run: `warm_up` seconds at the begin are not measured."""
+    """What is to be run: `warm_up` seconds at the begin are not measured.
+
+    An epoch takes all events whose time has come, or at most `epoch_events` of them.
+    """
 
     workload: Workload
     rate: Rate
@@ -71,6 +84,8 @@ class Run:
     seconds: float
     warm_up: float
     moves: tuple[Move, ...] = ()
+    bins: int = BINS
+    epoch_events: int | None = None
 
     def check(self) -> None:
         """Refuse what cannot be run."""
@@ -85,222 +100,218 @@ class Run:
             if move.at >= self.seconds:
                 raise ConfigError(f"a move at {move.at:g} s comes after the end of the run")
 
+    @property
+    def events(self) -> int:
+        return self.rate.until(int(self.seconds * SECOND))
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """Events `first` up to `last` became visible at `delivered`, seconds after the begin."""
-
-    number: int
-    first: int
-    last: int
-    delivered: float
-    moved: dict[str, int]  # bins, by operator
-    fetched: int  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A migration of one operator; times are seconds after the begin."""
-
-    operator: str
-    workers: int
-    strategy: str
-    asked: float
-    ended: float | None
-    outcome: str
-
-
-@dataclass(slots=True)
-class Report:
-    """What was seen; latencies are in microseconds."""
-
-    run: Run
-    epochs: list[Epoch] = field(default_factory=list)
-    migrations: list[Migration] = field(default_factory=list)
-
-    def latencies(self, epoch: Epoch) -> Any:
-        intended = self.run.rate.times(np.arange(epoch.first, epoch.last))
-        return np.int64(epoch.delivered * SECOND) - intended
-
-    def histogram(self, moving: bool | None = None) -> Histogram:
-        """Of all measured events, of those in epochs while state moved, or of the others."""
-        found = Histogram()
-        for epoch in self.measured():
-            if moving is None or self.is_moving(epoch) is moving:
-                found.add(self.latencies(epoch))
-        return found
-
-    def measured(self) -> list[Epoch]:
-        """The epochs whose events all took place after the warm-up."""
-        first = self.run.rate.until(int(self.run.warm_up * SECOND) - 1)
-        return [epoch for epoch in self.epochs if epoch.first >= first]
-
-    def is_moving(self, epoch: Epoch) -> bool:
-        """Whether a migration was open while its events took place or were processed."""
-        began = float(self.run.rate.times(np.array([epoch.first]))[0]) / SECOND
-        return any(
-            one.asked <= epoch.delivered and (one.ended is None or began <= one.ended)
-            for one in self.migrations
-        )
-
-    def timeline(self) -> list[tuple[float, int, int]]:
-        """For each slot of time in which events took place: its begin in seconds, and the median
-        and greatest latency of its events."""
-        slots: dict[int, list[Any]] = {}
-        for epoch in self.epochs:
-            latencies = self.latencies(epoch)
-            slot = self.run.rate.times(np.arange(epoch.first, epoch.last)) // SLOT
-            borders = np.flatnonzero(np.diff(slot, prepend=-1, append=-1))
-            for a, b in itertools.pairwise(borders):
-                slots.setdefault(int(slot[a]), []).append(latencies[a:b])
-        joined = {slot: np.concatenate(parts) for slot, parts in sorted(slots.items())}
-        return [
-            (slot * SLOT / SECOND, int(np.median(one)), int(one.max()))
-            for slot, one in joined.items()
-        ]
-
-    def summary(self) -> dict[str, dict[str, float]]:
-        """Latencies in seconds, of all events and of those while state moved and did not."""
-        parts = {"all": self.histogram(), "steady": self.histogram(moving=False)}
-        if self.migrations:
-            parts["moving"] = self.histogram(moving=True)
-        return {
-            name: {
-                "events": float(histogram.total),
-                **{f"p{p:g}": histogram.percentile(p) / SECOND for p in PERCENTILES},
-                "max": histogram.greatest / SECOND,
-            }
-            for name, histogram in parts.items()
-        }
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """The events as a stream."""
+        register(spark)
+        source = spark.readStream.format(self.workload.source)
+        source = source.options(rate=str(self.rate), events=self.events, **self.workload.options)
+        if self.epoch_events is not None:
+            source = source.option("epochEvents", self.epoch_events)
+        return source.load()
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "workload": self.run.workload.name,
-            "rate": str(self.run.rate),
-            "workers": self.run.workers,
-            "seconds": self.run.seconds,
-            "warm_up": self.run.warm_up,
-            "epochs": [asdict(epoch) for epoch in self.epochs],
-            "migrations": [asdict(migration) for migration in self.migrations],
-            "latency": self.summary(),
-            "timeline": self.timeline(),
-            "ccdf": self.histogram().ccdf(),
+            "workload": self.workload.name,
+            "workers": self.workers,
+            "seconds": self.seconds,
+            "bins": self.bins,
+            "epoch_events": self.epoch_events,
         }
 
 
-class Runner:
-    """One run of a workload on a Spark session, in a directory of its own."""
+def run(spark: SparkSession, wanted: Run, directory: Path, say: Say) -> Report:
+    """Run a workload to the end of its stream, in a directory of its own, with all moves."""
+    made = wanted.workload.make(wanted.rows(spark))
+    checkpoint = directory / "checkpoint"
+    with sampled() as memory:
+        if isinstance(made, gw.Stream):
+            recorder = Recorder(wanted, checkpoint / SPARK, say)
+            Runner(wanted, recorder, directory, say).run(made, wanted.workload.initial(spark))
+        else:
+            recorder = Recorder(wanted, checkpoint, say)
+            end_on_spark(start_on_spark(wanted, recorder, directory, made), recorder)
+    report = recorder.report
+    report.memory = [(at - recorder.began, mib) for at, mib in memory]
+    return report
 
-    def __init__(
-        self, spark: SparkSession, run: Run, directory: Path, say: Callable[[str], None]
-    ) -> None:
-        self._run = run
-        self._directory = directory
+
+class Recorder:
+    """Notes when epochs are delivered; Spark's log of the query says which events they have."""
+
+    def __init__(self, wanted: Run, spark_log: Path, say: Say) -> None:
+        self.report = Report(wanted.rate, wanted.warm_up, wanted.to_json())
+        self.began = 0.0  # seconds since 1970, once an epoch has been delivered
+        self.has_begun = threading.Event()
+        self._events = wanted.events
+        self._spark_log = spark_log
         self._say = say
-        self._report = Report(run)
-        self._began = 0.0  # seconds since 1970
-        self._next = 0  # event
-        register(spark)
-        source = spark.readStream.format(run.workload.source)
-        self._events = run.rate.until(int(run.seconds * SECOND))
-        rows = source.options(rate=str(run.rate), events=self._events).load()
-        self._job = run.workload.make(rows).to(gw.files(directory / "output"))
 
-    def run(self) -> Report:
-        """Run to the end of the stream, with all moves on the way."""
-        query = self._job.start(
-            self._directory / "checkpoint", workers=self._run.workers, listener=self._listen
-        )
-        try:
-            if query.await_epoch(0):
-                self._began = self._offsets(0)["began"] / SECOND
-            moves = sorted(self._run.moves, key=lambda move: move.at)
-            asked = dict(one for move in moves for one in self._ask(query, move))
-            while self._next < self._events and query.is_active:
-                query.await_epoch((query.epoch or 0) + 1, 1.0)
-            self._finish(query)
-        finally:
-            query.stop()
-        self._report.migrations += [
-            replace(one, ended=self._end(one, asked, handle), outcome=handle.outcome)
-            for one, handle in asked.items()
-        ]
-        return self._report
+    @property
+    def is_over(self) -> bool:
+        """Have all events been delivered?"""
+        return bool(self.report.epochs) and self.report.epochs[-1].last >= self._events
 
-    def _finish(self, query: gw.Query) -> None:
-        """Let open migrations end, and then the windows."""
-        query.process_all_available()
-        with suppress(gw.RefusedError):  # there is no event time
-            query.finish()
-
-    def _ask(self, query: gw.Query, move: Move) -> Iterator[tuple[Migration, gw.Migration]]:
-        """Move all operators when the time has come."""
-        while (now := time.time() - self._began) < move.at and query.is_active:
-            query.await_epoch((query.epoch or 0) + 1, move.at - now)
-        self._say(f"{now:.1f} s: to {move.workers} workers, {move.strategy}")
-        for name in query.operators:
-            handle = query.migrate(move.workers, name, strategy=move.strategy, supersede=True)
-            yield Migration(name, move.workers, move.strategy, now, None, "open"), handle
-
-    def _end(
-        self, migration: Migration, asked: Iterable[Migration], handle: gw.Migration
-    ) -> float | None:
-        """When the outputs of the last bins that moved became visible; None if it is open."""
-        if handle.outcome == "open":
-            return None
-        later = [one.asked for one in asked if one.operator == migration.operator]
-        until = min((at for at in later if at > migration.asked), default=float("inf"))
-        moved = [
-            epoch.delivered
-            for epoch in self._report.epochs
-            if migration.operator in epoch.moved and migration.asked <= epoch.delivered < until
-        ]
-        return max(moved, default=migration.asked)
-
-    def _offsets(self, epoch: int) -> dict[str, int]:
-        """Where the source is after an epoch."""
-        spark_log = self._directory / "checkpoint" / SPARK
-        offsets: dict[str, int] = json.loads(source_offsets(spark_log, epoch)[0])
-        return offsets
-
-    def _listen(self, report: gw.EpochReport) -> None:
-        """An epoch has been delivered."""
-        now, offsets = time.time(), self._offsets(report.epoch)
-        operators = report.operators.values()
-        epoch = Epoch(
-            report.epoch,
-            self._next,
-            offsets["event"],
-            now - offsets["began"] / SECOND,
-            {operator.name: operator.moved for operator in operators if operator.moved},
-            sum(operator.fetched for operator in operators),
-        )
-        self._report.epochs.append(epoch)
-        self._next = epoch.last
+    def deliver(
+        self,
+        number: int,
+        moved: Mapping[str, int] = MappingProxyType({}),
+        share: float = 0.0,
+        fetched: int = 0,
+    ) -> None:
+        """An epoch has been delivered just now."""
+        now = time.time()
+        offsets: dict[str, int] = json.loads(source_offsets(self._spark_log, number)[0])
+        self.began = offsets["began"] / SECOND
+        first = self.report.epochs[-1].last if self.report.epochs else 0
+        delivered = now - self.began
+        epoch = Epoch(number, first, offsets["event"], delivered, dict(moved), share, fetched)
+        self.report.epochs.append(epoch)
+        self.has_begun.set()
         if epoch.last > epoch.first:
-            worst = self._report.latencies(epoch).max() / SECOND
+            worst = self.report.latencies(epoch).max() / SECOND
             self._say(
-                f"{epoch.delivered:.1f} s: epoch {epoch.number}, {epoch.last:,} of "
-                f"{self._events:,} events, latency {worst:.2f} s"
-                + "".join(f", {n} bins of {name} moved" for name, n in epoch.moved.items())
+                f"{delivered:.1f} s: epoch {number}, {epoch.last:,} of {self._events:,} events, "
+                f"latency {worst:.2f} s"
+                + "".join(f", {n} bins of {name} moved" for name, n in moved.items())
             )
 
 
+class Runner:
+    """One run of a workload of Godwit's."""
+
+    def __init__(self, wanted: Run, recorder: Recorder, directory: Path, say: Say) -> None:
+        self._run = wanted
+        self._recorder = recorder
+        self._directory = directory
+        self._say = say
+
+    def run(self, stream: gw.Stream, initial: Mapping[str, DataFrame]) -> None:
+        query = stream.to(gw.files(self._directory / "output")).start(
+            self._directory / "checkpoint",
+            workers=self._run.workers,
+            bins=self._run.bins,
+            initial=initial,
+            listener=self._listen,
+        )
+        asked: list[tuple[Migration, gw.Migration]] = []
+        try:
+            while not self._recorder.has_begun.wait(1.0) and query.is_active:
+                pass
+            for move in sorted(self._run.moves, key=lambda move: move.at):
+                asked += self._ask(query, move)
+            while not self._recorder.is_over and query.is_active:
+                query.await_epoch((query.epoch or 0) + 1, 1.0)
+            query.process_all_available()  # lets open migrations end, and then the windows
+            with suppress(gw.RefusedError):  # there is no event time
+                query.finish()
+        finally:
+            query.stop()
+        report = self._recorder.report
+        report.migrations += [replace(one, outcome=handle.outcome) for one, handle in asked]
+        report.migrations = [replace(one, ended=_end(report, one)) for one in report.migrations]
+
+    def _ask(self, query: gw.Query, move: Move) -> Iterator[tuple[Migration, gw.Migration]]:
+        """Move all operators when the time has come."""
+        while (now := time.time() - self._recorder.began) < move.at and query.is_active:
+            query.await_epoch((query.epoch or 0) + 1, move.at - now)
+        for name in query.operators:
+            before = query.routing(name)
+            handle = query.migrate(move.target, name, strategy=move.strategy, supersede=True)
+            bins = left(before, handle.request.target)
+            sizes = handle.driver.sizes(name)
+            share = float(sizes[bins].sum() / max(sizes.sum(), 1.0))
+            self._say(
+                f"{now:.1f} s: {name} to {move.workers} workers, {move.strategy}: {len(bins):,} "
+                f"bins, {share:.0%} of the state"
+            )
+            yield Migration(name, move.strategy, len(bins), share, now), handle
+
+    def _listen(self, report: gw.EpochReport) -> None:
+        operators = report.operators.values()
+        records = sum(operator.records for operator in operators)
+        self._recorder.deliver(
+            report.epoch,
+            {operator.name: operator.moved for operator in operators if operator.moved},
+            sum(operator.moved_records for operator in operators) / max(records, 1),
+            sum(operator.fetched for operator in operators),
+        )
+
+
+def _end(report: Report, migration: Migration) -> float | None:
+    """When the outputs of the last bins that moved became visible; None if it is open."""
+    if migration.outcome == "open":
+        return None
+    later = [one.asked for one in report.migrations if one.operator == migration.operator]
+    until = min((at for at in later if at > migration.asked), default=float("inf"))
+    moved = [
+        epoch.delivered
+        for epoch in report.epochs
+        if migration.operator in epoch.moved and migration.asked <= epoch.delivered < until
+    ]
+    return max(moved, default=migration.asked)
+
+
+def start_on_spark(wanted: Run, recorder: Recorder, directory: Path, rows: DataFrame) -> Spark:
+    """Start what is Spark's own business; an epoch's outputs are files in a directory."""
+
+    def deliver(outputs: DataFrame, epoch: int) -> None:
+        outputs.write.mode("overwrite").parquet(str(directory / "output" / f"epoch={epoch}"))
+        recorder.deliver(epoch)
+
+    writer = rows.writeStream.foreachBatch(deliver).outputMode(wanted.workload.mode)
+    return writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+
+
+def end_on_spark(query: Spark, recorder: Recorder) -> None:
+    """Let it run to the end of its stream."""
+    try:
+        while not recorder.is_over and query.isActive:
+            query.awaitTermination(1)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
 @contextmanager
-def local_session(master: str) -> Iterator[SparkSession]:
-    """A local Spark that logs nothing; it ends with the context."""
+def session(master: str, conf: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
+    """A Spark of its own that logs nothing; it ends with the context."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = (
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))  # for a cluster
+    builder = (
         SparkSession.builder.master(master)
-        .appName("godwit run")
+        .appName("godwit")
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.log.level", "OFF")
         .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
+        .config(map=dict(conf))
     )
+    with _quiet():
+        spark = builder.getOrCreate()
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Processes that start here, such as Spark's, say to nobody what they say to standard error;
+    unless this fails."""
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as unseen:
+        os.dup2(unseen.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            unseen.seek(0)
+            os.write(terminal, unseen.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)

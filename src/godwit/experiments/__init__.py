@@ -1,0 +1,1 @@
+"""Experiments: one question each, answered by runs of workloads, in a page and in numbers."""

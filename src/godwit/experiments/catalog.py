@@ -1,0 +1,33 @@
+"""All experiments by name."""
+
+from typing import Final
+
+from godwit.errors import ConfigError
+from godwit.experiments.lab import Experiment
+from godwit.experiments.load import load
+from godwit.experiments.memory import memory
+from godwit.experiments.nexmark import nexmark
+from godwit.experiments.overhead import overhead
+from godwit.experiments.peers import peers
+from godwit.experiments.strategies import strategies
+from godwit.experiments.sweeps import bins, keys, proportional
+
+_ALL: Final = (
+    Experiment(strategies, minutes=(5, 12)),
+    Experiment(nexmark, minutes=(7, 12)),
+    Experiment(overhead, minutes=(3, 9)),
+    Experiment(bins, minutes=(2, 6)),
+    Experiment(keys, minutes=(2, 5)),
+    Experiment(proportional, minutes=(2, 5)),
+    Experiment(load, minutes=(2, 7)),
+    Experiment(memory, minutes=(3, 5)),
+    Experiment(peers, minutes=(4, 10)),
+)
+EXPERIMENTS: Final = {one.name: one for one in _ALL}
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name, or ConfigError."""
+    if name not in EXPERIMENTS:
+        raise ConfigError(f"there is no experiment '{name}', but {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]

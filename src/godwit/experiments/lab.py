@@ -1,0 +1,181 @@
+"""Where experiments are made: Spark applications, runs with progress, and quarters that move."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+
+import godwit as gw
+from godwit.experiments import plots
+from godwit.experiments.page import Findings, Section, Table
+from godwit.workloads import counts
+from godwit.workloads.catalog import NUMBERED, Workload
+from godwit.workloads.report import Disturbance, Report
+from godwit.workloads.running import Move, Run, Say, run, session
+
+T = TypeVar("T")
+
+WORKERS: Final = 4
+CLUSTER: Final = "local-cluster[2,2,1536]"  # two executors, with caches of their own
+LOCAL: Final = "local[2]"
+_CONF: Final = {
+    # So that workers stay where they are; see docs/how-it-works.md.
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.locality.wait": "30s",
+    "spark.driver.memory": "6g",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What answers a question, and the minutes that it takes in small and in full."""
+
+    run: Callable[["Lab"], Findings]
+    minutes: tuple[float, float]
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    @property
+    def question(self) -> str:
+        return self.run.__doc__ or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Whether all is to be measured in `full`, and who is told of the progress."""
+
+    full: bool
+    say: Say
+
+    def pick(self, full: T, small: T) -> T:
+        """A size: the one for serious measuring, or one to try the experiment out."""
+        return full if self.full else small
+
+    @contextmanager
+    def spark(self, master: str = CLUSTER) -> Iterator[SparkSession]:
+        """An application of its own; its executors write to a directory that is deleted."""
+        with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as scratch:
+            os.environ["SPARK_WORKER_DIR"] = scratch  # of a cluster
+            with session(master, _CONF | {"spark.local.dir": scratch}) as spark:
+                yield spark
+
+    def run(self, spark: SparkSession, label: str, wanted: Run) -> Report:
+        """One run, in a directory that is deleted afterwards."""
+        self.say(f"{label}: {wanted.seconds:.0f} s")
+        with tempfile.TemporaryDirectory(prefix="godwit-") as directory:
+            report = run(spark, wanted, Path(directory), lambda line: self.say(f"  {line}"))
+        report.about = {**report.about, "label": label}
+        return report
+
+
+def hash_counts(keys: int, *, count: Callable[..., gw.Stream] = counts.hash_count) -> Workload:
+    """Hash or key count over a domain of `keys` keys, all of which are known from the begin."""
+    return Workload(
+        count.__name__.replace("_", "-"),
+        NUMBERED,
+        partial(count, keys=keys),
+        partial(known, keys=keys, count=count),
+    )
+
+
+def known(
+    spark: SparkSession, *, keys: int, count: Callable[..., gw.Stream]
+) -> Mapping[str, DataFrame]:
+    """A count of one for each key."""
+    key = "xxhash64(id, 1)" if count is counts.hash_count else "id"
+    return {"ids": spark.range(keys).selectExpr(f"{key} AS id", "1L AS n")}
+
+
+def quarters(bins: int) -> list[gw.Routing]:
+    """Four routings over four workers, from the even one on: each moves a quarter of the bins.
+
+    The first moves one half of the bins of workers 0 and 1 to 3 and 2, the second as many back, the
+    third the other halves, and the fourth as many back. No bin moves twice, so no worker finds the
+    files of a bin in its cache because it had the bin before.
+
+    >>> [routing.owners.tolist() for routing in quarters(8)]
+    [[3, 0, 2, 1, 2, 2, 3, 3], [3, 0, 2, 1, 1, 2, 0, 3], [3, 3, 2, 2, 1, 2, 0, 3], \
+[3, 3, 2, 2, 1, 1, 0, 0]]
+    """
+    even = gw.Routing.even(bins, WORKERS).owners
+    half = np.arange(bins) % (bins // WORKERS) < bins // WORKERS // 2
+    other = WORKERS - 1 - even
+    owners, found = even.copy(), []
+    for low, first in ((True, True), (False, True), (True, False), (False, False)):
+        moved = ((even < WORKERS // 2) == low) & (half == first)
+        owners = np.where(moved, other, owners)
+        found.append(gw.Routing(owners, WORKERS))
+    return found
+
+
+def moves(strategies: Sequence[str], bins: int, first: float, gap: float) -> tuple[Move, ...]:
+    """A quarter of the state moves by each strategy in turn, from `first` on, every `gap` s."""
+    targets = quarters(bins)
+    return tuple(
+        Move(first + gap * number, targets[number % len(targets)], strategy)
+        for number, strategy in enumerate(strategies)
+    )
+
+
+def one_each(wanted: Run, strategies: Sequence[str], at: float) -> dict[str, Run]:
+    """The same run for each strategy, which moves a quarter of the state `at` seconds."""
+    return {name: replace(wanted, moves=moves([name], wanted.bins, at, 0)) for name in strategies}
+
+
+def overview(reports: Mapping[str, Report], about: str = "") -> list[Section]:
+    """What there is to see of runs, one beside the other."""
+    moving = {label: report for label, report in reports.items() if report.migrations}
+    sections = [Section("Latency over time", about, plots.timelines(reports))]
+    if moving:
+        sections += [
+            Section("What each migration cost", table=disturbance_table(moving)),
+            Section("Latency while state moves", figure=plots.ccdfs(moving)),
+        ]
+    sections.append(Section("Latencies", table=latency_table(reports)))
+    measured = {label: report for label, report in reports.items() if report.memory}
+    return [*sections, Section("Memory of all processes", figure=plots.memories(measured))]
+
+
+def steady(report: Report) -> float:
+    """The greatest latency while no state moved, in seconds."""
+    return report.summary()["steady"]["max"]
+
+
+def disturbance_table(reports: Mapping[str, Report]) -> Table:
+    """The three papers' metrics, a row for each migration."""
+    header = ["", "operator", "strategy", "steady max s", "max s", "duration s", "disruption s"]
+    header += ["jitter s", "state moved", "MiB fetched"]
+    rows = [
+        [label, one.operator, one.strategy, f"{steady(report):.2f}", *_cells(one)]
+        for label, report in reports.items()
+        for one in report.disturbances()
+    ]
+    return Table(header, rows)
+
+
+def latency_table(reports: Mapping[str, Report]) -> Table:
+    """Percentiles by kind of events: with state that moves, of keys that moved and of others."""
+    header = ["", "events", "number", "p50 s", "p99 s", "p99.9 s", "max s"]
+    rows = [
+        [label, kind, f"{found['events']:,}"]
+        + [f"{found[name]:.2f}" for name in ("p50", "p99", "p99.9", "max")]
+        for label, report in reports.items()
+        for kind, found in report.summary().items()
+    ]
+    return Table(header, rows)
+
+
+def _cells(one: Disturbance) -> list[str]:
+    duration = "-" if one.duration is None else f"{one.duration:.1f}"
+    cells = [f"{one.greatest:.2f}", duration, f"{one.disruption:.2f}", f"{one.jitter:.2f}"]
+    return [*cells, f"{one.share:.0%}", f"{one.fetched / 2**20:.1f}"]

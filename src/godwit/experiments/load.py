@@ -1,0 +1,52 @@
+"""Figure 19 of Megaphone: offered load against the greatest latency, up to saturation.
+
+At each load a quarter of the state moves by each strategy in turn; between, nothing does.
+"""
+
+from typing import Final
+
+from godwit.experiments import plots
+from godwit.experiments.lab import WORKERS, Lab, disturbance_table, hash_counts, moves, steady
+from godwit.experiments.page import Findings, Section
+from godwit.workloads.rate import Rate
+from godwit.workloads.running import Run
+
+NAMES: Final = ("all-at-once", "paced")
+RATES: Final = ("5k", "20k", "80k", "160k", "320k", "640k")
+BINS: Final = 4096
+
+
+def load(lab: Lab) -> Findings:
+    """How much load does a query bear while its state moves?"""
+    keys = lab.pick(2_000_000, 100_000)
+    warm_up, gap = lab.pick((20.0, 12.0), (15.0, 6.0))
+    reports = {}
+    with lab.spark() as spark:
+        for text in lab.pick(RATES, RATES[:2]):
+            seconds = warm_up + 6 + gap * len(NAMES)
+            wanted = Run(
+                hash_counts(keys),
+                Rate.parse(text),
+                WORKERS,
+                seconds,
+                warm_up,
+                moves(NAMES, BINS, warm_up + 6, gap),
+                BINS,
+            )
+            reports[f"{text} events/s"] = lab.run(spark, f"{text} events/s", wanted)
+    series: dict[str, list[tuple[float, float]]] = {"none": []}
+    for report in reports.values():
+        offered = report.rate.until(10**6) - 1
+        series["none"].append((offered, steady(report)))
+        for one in report.disturbances():
+            series.setdefault(one.strategy, []).append((offered, one.greatest))
+    about = f"Hash count over {keys:,} known keys, 4 workers on 2 executors, {BINS:,} bins."
+    curve = plots.curves(series, "offered load, events a second", "greatest latency, s")
+    return Findings(
+        [
+            Section("Greatest latency by load", about, curve),
+            Section("What each migration cost", table=disturbance_table(reports)),
+            Section("Latency over time", figure=plots.timelines(reports)),
+        ],
+        reports,
+    )

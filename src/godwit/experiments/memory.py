@@ -1,0 +1,39 @@
+"""Figure 20 of Megaphone: the memory of all processes while state moves."""
+
+from typing import Final
+
+from godwit.experiments import plots
+from godwit.experiments.lab import WORKERS, Lab, disturbance_table, hash_counts, one_each
+from godwit.experiments.page import Findings, Section, Table
+from godwit.workloads.rate import Rate
+from godwit.workloads.report import Report
+from godwit.workloads.running import Run
+
+NAMES: Final = ("all-at-once", "batched:128", "paced")
+
+
+def memory(lab: Lab) -> Findings:
+    """How much more memory does a query need while its state moves?"""
+    keys = lab.pick(8_000_000, 200_000)
+    warm_up, at, seconds = lab.pick((20.0, 30.0, 50.0), (15.0, 18.0, 25.0))
+    wanted = Run(hash_counts(keys), Rate.parse("10k"), WORKERS, seconds, warm_up)
+    with lab.spark() as spark:
+        runs = one_each(wanted, NAMES, at)
+        reports = {name: lab.run(spark, name, one) for name, one in runs.items()}
+    rows = [[name, *(f"{mib:,.0f}" for mib in _greatest(one))] for name, one in reports.items()]
+    about = f"Hash count over {keys:,} known keys; proportional set size, every half second."
+    return Findings(
+        [
+            Section("Memory over time", about, plots.memories(reports)),
+            Section("Greatest, MiB", table=Table(["", "steady", "from the move on"], rows)),
+            Section("What each migration cost", table=disturbance_table(reports)),
+        ],
+        reports,
+    )
+
+
+def _greatest(report: Report) -> tuple[float, float]:
+    """Between the warm-up and the move, and afterwards."""
+    asked = report.migrations[0].asked
+    before = [mib for at, mib in report.memory if report.warm_up <= at < asked]
+    return max(before, default=0.0), max(mib for at, mib in report.memory if at >= asked)

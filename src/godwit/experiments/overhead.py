@@ -1,0 +1,62 @@
+"""Figures 13 to 15 of Megaphone: what do bins cost while nothing moves?
+
+Hash and key count with ever more bins. The operator without routing is the one with a bin for each
+worker, which has nothing to look up. Spark's own `groupBy().count()` begins without known keys.
+"""
+
+from functools import partial
+from typing import Final
+
+from godwit.experiments import plots
+from godwit.experiments.lab import LOCAL, Lab, hash_counts, latency_table
+from godwit.experiments.page import Findings, Section
+from godwit.experiments.spark_queries import count_by_group, use_rocksdb
+from godwit.workloads import counts
+from godwit.workloads.catalog import NUMBERED, Workload
+from godwit.workloads.rate import SECOND, Rate
+from godwit.workloads.report import Report
+from godwit.workloads.running import Run
+
+WORKERS: Final = 2
+MANY_BINS: Final = tuple(1 << bits for bits in (4, 8, 12, 16, 20))
+
+
+def overhead(lab: Lab) -> Findings:
+    """What do bins cost while nothing moves?"""
+    keys = lab.pick(1_000_000, 100_000)
+    warm_up, seconds = lab.pick((10.0, 30.0), (5.0, 10.0))
+    rate = Rate.parse(lab.pick("50k", "10k"))
+    reports: dict[str, Report] = {}
+    with lab.spark(LOCAL) as spark:
+        for count in (counts.hash_count, counts.key_count):
+            one = hash_counts(keys, count=count)
+            for bins in (WORKERS, *lab.pick(MANY_BINS, MANY_BINS[::4])):
+                routed = f"{bins:,} bins" if bins > WORKERS else "no routing"
+                label = f"{one.name}, {routed}"
+                wanted = Run(one, rate, WORKERS, seconds, warm_up, bins=bins)
+                reports[label] = lab.run(spark, label, wanted)
+        use_rocksdb(spark)
+        make = partial(count_by_group, keys=keys)
+        peer = Workload("spark", NUMBERED, make, mode="update")
+        wanted = Run(peer, rate, WORKERS, seconds, warm_up)
+        reports["Spark's groupBy, RocksDB"] = lab.run(spark, "Spark's groupBy, RocksDB", wanted)
+    median = {
+        kind: [
+            (report.about["bins"], report.histograms()["all"].percentile(50) / SECOND)
+            for label, report in reports.items()
+            if label.startswith(kind)
+        ]
+        for kind in ("hash-count", "key-count")
+    }
+    about = (
+        f"{keys:,} keys, {rate.until(SECOND) - 1:,} events a second, two workers on local[2]; "
+        "two bins are one a worker."
+    )
+    return Findings(
+        [
+            Section("Median latency by bins", about, plots.curves(median, "bins", "latency, s")),
+            Section("Latencies", table=latency_table(reports)),
+            Section("All latencies", figure=plots.ccdfs(reports, ("all",))),
+        ],
+        reports,
+    )

@@ -1,0 +1,89 @@
+"""Figure 1 of Megaphone: latency over time while a quarter of the state moves.
+
+Each strategy has a run of its own over the same state. Beside them Spark's own way: its query is
+stopped between two epochs, its checkpoint repartitioned from 2 to 4, and the query started again.
+"""
+
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from godwit.experiments.lab import (
+    WORKERS,
+    Lab,
+    hash_counts,
+    one_each,
+    overview,
+)
+from godwit.experiments.page import Findings
+from godwit.experiments.spark_queries import count_by_group, use_rocksdb
+from godwit.workloads.catalog import NUMBERED, Workload
+from godwit.workloads.rate import Rate
+from godwit.workloads.report import Migration, Report
+from godwit.workloads.running import Recorder, Run, end_on_spark, start_on_spark
+
+NAMES: Final = ("all-at-once", "fluid", "batched:16", "matched", "paced")
+BINS: Final = 256
+OWN_WAY: Final = "Spark: stop, repartition, restart"
+EPOCH: Final = 200_000  # events of Spark's epochs while it fills its store
+
+
+def strategies(lab: Lab) -> Findings:
+    """How does a migration disturb a query, by strategy, and Spark's own way beside it?"""
+    keys = lab.pick(4_000_000, 200_000)
+    bins = lab.pick(BINS, 32)
+    warm_up, at, seconds = lab.pick((20.0, 30.0, 70.0), (15.0, 18.0, 25.0))
+    wanted = Run(hash_counts(keys), Rate.parse("10k"), WORKERS, seconds, warm_up, bins=bins)
+    with lab.spark() as spark:
+        reports = {
+            name: lab.run(spark, name, one) for name, one in one_each(wanted, NAMES, at).items()
+        }
+        reports[OWN_WAY] = own_way(lab, spark, keys, lab.pick(60.0, 20.0))
+    about = (
+        f"Hash count over {keys:,} known keys, 10,000 events a second, 4 workers on 2 executors, "
+        f"{bins} bins, of which a quarter moves."
+    )
+    return Findings(overview(reports, about), reports)
+
+
+def own_way(lab: Lab, spark: SparkSession, keys: int, seconds: float) -> Report:
+    """Spark's query fills its store, catches up, and is repartitioned after half of the time."""
+    use_rocksdb(spark)
+    filling = max(10, keys // 80_000)  # seconds
+    rate = Rate.parse(f"{keys // filling} for {filling} s, 10k for {10 * seconds} s")
+    workload = Workload(OWN_WAY, NUMBERED, partial(count_by_group, keys=keys), mode="update")
+    wanted = Run(workload, rate, 2, filling + seconds, filling, epoch_events=EPOCH)
+    lab.say(f"{OWN_WAY}: {wanted.seconds:.0f} s")
+    with tempfile.TemporaryDirectory(prefix="godwit-") as name:
+        directory = Path(name)
+        checkpoint = directory / "checkpoint"
+        recorder = Recorder(wanted, checkpoint, lambda line: lab.say(f"  {line}"))
+
+        def start(partitions: int) -> StreamingQuery:
+            spark.conf.set("spark.sql.shuffle.partitions", partitions)
+            rows = count_by_group(wanted.rows(spark), keys)
+            return start_on_spark(wanted, recorder, directory, rows)
+
+        query = start(2)
+        recorder.has_begun.wait()
+        time.sleep(max(0.0, filling + seconds / 2 - (time.time() - recorder.began)))
+        seen = len(query.recentProgress)
+        while len(query.recentProgress) == seen:  # Spark repartitions only what is whole
+            time.sleep(0.01)
+        query.stop()
+        asked = time.time() - recorder.began
+        lab.say(f"  {asked:.1f} s: stopped")
+        spark._streamingCheckpointManager.repartition(str(checkpoint), 4)
+        lab.say(f"  {time.time() - recorder.began:.1f} s: repartitioned")
+        before = len(recorder.report.epochs)
+        end_on_spark(start(4), recorder)
+    report = recorder.report
+    report.about = {**report.about, "label": OWN_WAY}
+    ended = report.epochs[before].delivered
+    report.migrations = [Migration("counts", "restart", 0, 1.0, asked, ended, "done")]
+    return report

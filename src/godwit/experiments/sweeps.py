@@ -1,0 +1,81 @@
+"""Figures 16 to 18 of Megaphone: latency against duration, as bins, keys or both grow.
+
+In each run a quarter of the state moves by each strategy in turn.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from godwit.experiments import plots
+from godwit.experiments.lab import WORKERS, Lab, disturbance_table, hash_counts, moves
+from godwit.experiments.page import Findings, Section
+from godwit.workloads.rate import Rate
+from godwit.workloads.report import Report
+from godwit.workloads.running import Run
+
+KEYS: Final = 2_000_000
+MANY_KEYS: Final = (500_000, 2_000_000, 8_000_000)
+MANY_BINS: Final = (16, 256, 4096, 65_536)
+KEYS_A_BIN: Final = 8192
+
+
+def bins(lab: Lab) -> Findings:
+    """What do more bins change, for the same keys?"""
+    keys = lab.pick(KEYS, 100_000)
+    cases = [(f"{n:,} bins", keys, n) for n in lab.pick(MANY_BINS, (16, 256))]
+    return _sweep(lab, f"{keys:,} keys", cases)
+
+
+def keys(lab: Lab) -> Findings:
+    """What do more keys change, with the same bins?"""
+    cases = [(f"{n:,} keys", n, 4096) for n in lab.pick(MANY_KEYS, (50_000, 100_000))]
+    return _sweep(lab, "4,096 bins", cases)
+
+
+def proportional(lab: Lab) -> Findings:
+    """What do more keys change, with as many of them in each bin?"""
+    few = (KEYS_A_BIN * 16, KEYS_A_BIN * 32)
+    many = [KEYS_A_BIN * count for count in (64, 256, 1024)]
+    cases = [
+        (f"{n:,} keys, {n // KEYS_A_BIN:,} bins", n, n // KEYS_A_BIN)
+        for n in lab.pick(many, list(few))
+    ]
+    return _sweep(lab, f"{KEYS_A_BIN:,} keys a bin", cases)
+
+
+def _sweep(lab: Lab, fixed: str, cases: Iterable[tuple[str, int, int]]) -> Findings:
+    warm_up, gap = lab.pick((20.0, 12.0), (15.0, 6.0))
+    reports: dict[str, Report] = {}
+    with lab.spark() as spark:
+        for label, keys, bins in cases:
+            names = ("all-at-once", f"batched:{max(1, bins // 32)}", "paced")
+            reports[label] = lab.run(
+                spark,
+                label,
+                Run(
+                    hash_counts(keys),
+                    Rate.parse("10k"),
+                    WORKERS,
+                    warm_up + 6 + gap * len(names),
+                    warm_up,
+                    moves(names, bins, warm_up + 6, gap),
+                    bins,
+                ),
+            )
+    points: dict[str, list[tuple[float, float]]] = {}
+    for report in reports.values():
+        for one in report.disturbances():
+            kind = "batched, 8 steps" if one.strategy.startswith("batched") else one.strategy
+            points.setdefault(kind, []).append((one.duration or 0.0, one.greatest))
+    about = (
+        f"Hash count, {fixed}, 10,000 events a second, 4 workers on 2 executors; a quarter moves."
+    )
+    tradeoff = plots.curves(points, "duration, s", "greatest latency, s")
+    return Findings(
+        [
+            Section("Latency against duration", about, tradeoff),
+            Section("What each migration cost", table=disturbance_table(reports)),
+            Section("Latency over time", figure=plots.timelines(reports)),
+        ],
+        reports,
+    )

@@ -1,0 +1,56 @@
+"""How many records each bin got in an epoch."""
+
+import base64
+import zlib
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.model.hashing import Hashes
+
+FINEST: Final = 1 << 16  # with more bins than that, neighbours are counted together
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loads:
+    """Records by bin, of the bins that got any: what an epoch keeps grows with what it touched.
+
+    >>> loads = Loads.of(np.array([0, 1 << 62, 1 << 63, 1 << 63], np.uint64), bins=4)
+    >>> loads.bins.tolist(), loads.records.tolist()
+    ([0, 1, 2], [1, 1, 2])
+    >>> Loads.from_text(loads.to_text()).by_bin(4).tolist()
+    [1.0, 1.0, 2.0, 0.0]
+    """
+
+    bins: Counts
+    records: Counts
+
+    @classmethod
+    def of(cls, hashes: Hashes, bins: int) -> Self:
+        """The records of these hashes; `bins` is how many bins there are."""
+        bits = min(bins, FINEST).bit_length() - 1
+        if not bits:
+            return cls(np.zeros(1, np.int64), np.array([len(hashes)]))
+        counts = np.bincount((hashes >> np.uint64(64 - bits)).view(np.int64))
+        touched = np.flatnonzero(counts)
+        return cls(touched, counts[touched])
+
+    def by_bin(self, bins: int) -> npt.NDArray[np.float64]:
+        """Of each of `bins` bins; those that were counted together get equal shares."""
+        counted = min(bins, FINEST)
+        records = np.bincount(self.bins, self.records, minlength=counted)
+        return np.repeat(records * (counted / bins), bins // counted)
+
+    def to_text(self) -> str:
+        packed = np.stack([np.diff(self.bins, prepend=0), self.records]).astype("<u4")
+        return base64.b64encode(zlib.compress(packed.tobytes(), 1)).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        packed = np.frombuffer(zlib.decompress(base64.b64decode(text)), "<u4").reshape(2, -1)
+        steps, records = packed.astype(np.int64)
+        return cls(np.cumsum(steps), records)

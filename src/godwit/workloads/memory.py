@@ -1,0 +1,50 @@
+"""What this process and its descendants have in memory, over time."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+SECONDS: Final = 0.5  # between two samples
+
+
+@contextmanager
+def sampled() -> Iterator[list[tuple[float, float]]]:
+    """Samples as long as the context lasts: seconds since 1970, and MiB. There is at least one."""
+    samples: list[tuple[float, float]] = []
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(SECONDS) or not samples:
+            samples.append((time.time(), proportional_mib()))
+
+    thread = threading.Thread(target=sample, name="memory")
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join()
+
+
+def proportional_mib() -> float:
+    """Of a page that several processes have mapped, each counts its share (PSS)."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                )
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    total = 0
+    for pid in family:
+        with suppress(OSError):
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024

@@ -1,0 +1,47 @@
+"""Runs that nobody made: an epoch a second, and migrations that take two."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from godwit.experiments.lab import LOCAL, Lab
+from godwit.workloads.rate import SECOND
+from godwit.workloads.report import Epoch, Migration, Report
+from godwit.workloads.running import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Imagined(Lab):
+    """A lab that has a session, but runs nothing."""
+
+    session: SparkSession | None = None
+
+    @contextmanager
+    def spark(self, master: str = LOCAL) -> Iterator[SparkSession]:
+        assert self.session is not None
+        yield self.session
+
+    def run(self, spark: SparkSession, label: str, wanted: Run) -> Report:
+        wanted.check()
+        self.say(label)
+        return imagined(wanted)
+
+
+def imagined(wanted: Run) -> Report:
+    report = Report(wanted.rate, wanted.warm_up, wanted.to_json())
+    report.migrations = [
+        Migration("ids", move.strategy, 16, 0.25, move.at, move.at + 2, "done")
+        for move in wanted.moves
+    ]
+    whole = wanted.epoch_events or wanted.rate.until(SECOND)
+    for number, first in enumerate(range(0, wanted.events, whole)):
+        last = min(first + whole, wanted.events)
+        moving = any(move.at <= number <= move.at + 2 for move in wanted.moves)
+        delivered = number + (3.0 if moving else 1.5)
+        moved = {"ids": 8} if moving else {}
+        share = 0.125 if moving else 0.0
+        report.epochs.append(Epoch(number, first, last, delivered, moved, share, 100))
+    report.memory = [(float(at), 1000.0 + at) for at in range(int(wanted.seconds) + 5)]
+    return report

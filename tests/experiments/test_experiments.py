@@ -1,0 +1,125 @@
+"""Experiments turn runs into pages; the runs themselves are Spark's matter and take minutes."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from godwit.cli import main
+from godwit.experiments.catalog import EXPERIMENTS
+from godwit.experiments.lab import overview, quarters
+from godwit.experiments.page import Findings, Page, Section
+from godwit.experiments.peers import contenders
+from godwit.model.routing import Routing
+from godwit.strategies.steps import left
+from godwit.workloads.rate import Rate
+from tests.experiments.imagined import Imagined, imagined
+from tests.workloads.test_running import run_of
+
+RUN_SPARK = {"strategies"}  # which repartitions a checkpoint of Spark's
+
+
+class Parts(HTMLParser):
+    """The tags of a page, and whatever it would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.foreign: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.foreign += [
+            value or ""
+            for name, value in attributes
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#")
+        ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS.keys() - RUN_SPARK))
+def test_an_experiment_leaves_a_page(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    said: list[str] = []
+    one = EXPERIMENTS[name]
+    findings = one.run(Imagined(True, said.append, spark))
+    written = Page(one.name, one.question, findings).write(tmp_path)
+    assert len(said) >= len(findings.reports) > 1
+    assert {path.suffix for path in written} == {".html", ".json", ".png"}
+    numbers = json.loads((tmp_path / f"{name}.json").read_text())
+    assert numbers["reports"].keys() == findings.reports.keys()
+    assert numbers["environment"]["pyspark"]
+    page = Parts()
+    page.feed((tmp_path / f"{name}.html").read_text())
+    pictures = [section for section in findings.sections if section.figure]
+    assert page.tags.count("svg") == len(pictures) >= 1
+    assert page.tags.count("table") == len([s for s in findings.sections if s.table]) >= 1
+    assert page.foreign == []
+
+
+def test_a_page_escapes_what_it_is_told() -> None:
+    page = Page("a<b", "x & y?", Findings([Section("<i>", "a > b")], {}))
+    text = page.to_html({"commit": "<none>"})
+    assert "<h1>a&lt;b</h1>" in text
+    assert "<i>" not in text
+    assert "&lt;none&gt;" in text
+
+
+def test_an_overview_without_migrations_tells_of_none() -> None:
+    reports = {"steady": imagined(run_of(rate=Rate.parse("100")))}
+    titles = [section.title for section in overview(reports)]
+    assert titles == ["Latency over time", "Latencies", "Memory of all processes"]
+
+
+@given(st.integers(3, 10))
+def test_four_quarters_move_every_bin_once(bits: int) -> None:
+    before = Routing.even(1 << bits, 4)
+    moved = np.zeros(1 << bits, np.int64)
+    for number, target in enumerate(quarters(1 << bits)):
+        bins = left(before, target)
+        assert len(bins) == (1 << bits) // 4
+        moved[bins] += 1
+        counts = np.bincount(target.owners, minlength=4)
+        if number % 2:
+            assert counts.tolist() == [(1 << bits) // 4] * 4
+        before = target
+    assert moved.tolist() == [1] * (1 << bits)
+
+
+def test_godwit_comes_first_in_each_question() -> None:
+    seen: set[str] = set()
+    for one in contenders(100):
+        assert one.question in seen or one.name == "Godwit"
+        seen.add(one.question)
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name an experiment"),
+        (["luck"], "there is no experiment 'luck'"),
+        (["bins", "--output", "/dev/null"], "/dev/null is no directory"),
+        (["bins", "--output", "/dev/null/x"], "/dev/null is no directory"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_all_experiments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "--list"]) == 0
+    told = capsys.readouterr().out
+    for name, one in EXPERIMENTS.items():
+        assert name in told
+        assert one.question in told
+    assert sum(one.minutes[1] for one in EXPERIMENTS.values()) <= 75
