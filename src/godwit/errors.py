@@ -29,6 +29,19 @@ class RefusedError(GodwitError, ValueError):
     """A control request was refused; nothing has changed."""
 
 
+class InfeasibleError(GodwitError, ValueError):
+    """No assignment keeps the load of every worker within its limit; none was made.
+
+    `task` is the heaviest one, of load `load`; `tau` is one that can be kept.
+    """
+
+    def __init__(self, reason: str, *, task: int, load: float, tau: float) -> None:
+        super().__init__(reason)
+        self.task = task
+        self.load = load
+        self.tau = tau
+
+
 class IncompatibleError(GodwitError, ValueError):
     """The query at restart does not fit the state in its checkpoint."""
 

@@ -1,0 +1,94 @@
+"""Which node has which tasks: contiguous intervals of them, and what it costs to get there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.errors import ConfigError
+from godwit.model.routing import Routing
+
+Interval = tuple[int, int]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The interval of tasks of every node, and what it takes to get there.
+
+    Intervals are half-open and cover every task exactly once. A node that is kept without a task
+    has an empty interval, a removed one has None. `cost` is the size of the state that moves,
+    `gain` of the state that stays; `max_load` is the load of the most loaded node.
+    """
+
+    intervals: tuple[Interval | None, ...]
+    cost: float
+    gain: float
+    max_load: float
+
+    @property
+    def owners(self) -> npt.NDArray[np.int32]:
+        """The node of every task.
+
+        >>> Assignment(((2, 3), None, (0, 2)), cost=0, gain=0, max_load=0).owners.tolist()
+        [2, 2, 0]
+        """
+        nodes = [node for node, interval in enumerate(self.intervals) if interval is not None]
+        return owners_of([one for one in self.intervals if one is not None], nodes)
+
+
+def measure(
+    before: Sequence[Interval],
+    after: Sequence[Interval | None],
+    load: Floats,
+    size: Floats,
+) -> Assignment:
+    """The assignment `after`, with what it costs to get there from `before`."""
+    kept = [
+        (max(old[0], new[0]), min(old[1], new[1]))
+        for old, new in zip(before, after, strict=False)
+        if new is not None
+    ]
+    stays = np.zeros(len(size), np.bool_)
+    for start, stop in kept:
+        stays[start:stop] = True  # nothing, where the two do not meet
+    loads = [float(load[one[0] : one[1]].sum()) for one in after if one is not None]
+    return Assignment(
+        tuple(after),
+        cost=float(size[~stays].sum()),
+        gain=float(size[stays].sum()),
+        max_load=max(loads),
+    )
+
+
+def owners_of(intervals: Sequence[Interval], nodes: Sequence[int]) -> npt.NDArray[np.int32]:
+    """The node of every task, where `nodes[i]` has the tasks of `intervals[i]`."""
+    owners = np.empty(max(stop for _, stop in intervals), np.int32)
+    for node, (start, stop) in zip(nodes, intervals, strict=True):
+        owners[start:stop] = node
+    return owners
+
+
+def intervals_of(routing: Routing) -> list[Interval]:
+    """The bins of every worker as an interval; refused where they are none.
+
+    >>> intervals_of(Routing.even(8, 3))
+    [(0, 3), (3, 6), (6, 8)]
+    """
+    counts = np.bincount(routing.owners, minlength=routing.workers)
+    first = np.zeros(routing.workers, np.int64)
+    last = np.full(routing.workers, -1, np.int64)
+    bins = np.arange(routing.bins)
+    last[routing.owners] = bins  # the last of equal indices counts
+    first[routing.owners[::-1]] = bins[::-1]
+    broken = np.flatnonzero(last - first + 1 != counts)
+    if len(broken):
+        worker = int(broken[0])
+        raise ConfigError(
+            f"the {counts[worker]} bins of worker {worker} are no interval: they lie between bins "
+            f"{first[worker]} and {last[worker]}, where others have bins too; "
+            "plan with `scattered`, which takes any routing"
+        )
+    return list(zip(first.tolist(), (last + 1).tolist(), strict=True))
