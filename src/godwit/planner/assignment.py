@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -77,18 +78,20 @@ def intervals_of(routing: Routing) -> list[Interval]:
     >>> intervals_of(Routing.even(8, 3))
     [(0, 3), (3, 6), (6, 8)]
     """
-    counts = np.bincount(routing.owners, minlength=routing.workers)
-    first = np.zeros(routing.workers, np.int64)
-    last = np.full(routing.workers, -1, np.int64)
-    bins = np.arange(routing.bins)
-    last[routing.owners] = bins  # the last of equal indices counts
-    first[routing.owners[::-1]] = bins[::-1]
-    broken = np.flatnonzero(last - first + 1 != counts)
-    if len(broken):
-        worker = int(broken[0])
-        raise ConfigError(
-            f"the {counts[worker]} bins of worker {worker} are no interval: they lie between bins "
-            f"{first[worker]} and {last[worker]}, where others have bins too; "
-            "plan with `scattered`, which takes any routing"
-        )
-    return list(zip(first.tolist(), (last + 1).tolist(), strict=True))
+    return intervals_in(routing.owners, routing.workers)
+
+
+def intervals_in(owners: npt.NDArray[np.int32], workers: int) -> list[Interval]:
+    """The bins of every worker, by their owners, as an interval; refused where they are none."""
+    edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
+    intervals: dict[int, Interval] = {}
+    for start, stop in pairwise(edges):
+        worker = int(owners[start])
+        if worker in intervals:
+            raise ConfigError(
+                f"the bins of worker {worker} are no interval: it has bins "
+                f"{intervals[worker][1] - 1} and {start}, but not those between; "
+                "plan with `scattered`, which takes any routing"
+            )
+        intervals[worker] = (start, stop)
+    return [intervals.get(worker, (0, 0)) for worker in range(workers)]
