@@ -1,8 +1,24 @@
 """What to move where: the target of a migration, from the load and size of every bin."""
 
 from godwit.planner.assignment import Assignment, intervals_of
+from godwit.planner.baselines import even, hashed, hashed_cost, hot_bins
 from godwit.planner.placement import Placement
 from godwit.planner.scattered import scattered
+from godwit.planner.sequence import sequence
 from godwit.planner.single import single_step
+from godwit.planner.transfers import Transfers, transfers
 
-__all__ = ["Assignment", "Placement", "intervals_of", "scattered", "single_step"]
+__all__ = [
+    "Assignment",
+    "Placement",
+    "Transfers",
+    "even",
+    "hashed",
+    "hashed_cost",
+    "hot_bins",
+    "intervals_of",
+    "scattered",
+    "sequence",
+    "single_step",
+    "transfers",
+]

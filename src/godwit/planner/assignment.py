@@ -14,6 +14,8 @@ Interval = tuple[int, int]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+NOBODY = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -40,27 +42,53 @@ class Assignment:
         return owners_of([one for one in self.intervals if one is not None], nodes)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A new interval, and the old one that it is matched with: its place in their order."""
+
+    start: int
+    stop: int
+    place: int = NOBODY
+
+
+def hand_out(
+    before: Sequence[Interval | None], parts: Sequence[Part]
+) -> tuple[Interval | None, ...]:
+    """The interval of every node: matched ones at their node, others at whom there is, or new ones.
+
+    Nodes that are left over are removed; those that had been removed before stay so.
+    """
+    nodes = [node for node, interval in enumerate(before) if interval is not None]
+    fresh = range(len(before), len(before) + len(parts) - len(nodes))
+    places = sorted((one, node) for node, one in enumerate(before) if one and one[0] < one[1])
+    after: list[Interval | None] = [None] * (len(before) + len(fresh))
+    for part in parts:
+        if part.place != NOBODY:
+            after[places[part.place][1]] = (part.start, part.stop)
+    free = [node for node in (*nodes, *fresh) if after[node] is None]
+    rest = [(part.start, part.stop) for part in parts if part.place == NOBODY]
+    rest.sort(key=lambda one: one[0] == one[1])  # the empty ones last
+    for node, interval in zip(free, rest, strict=False):
+        after[node] = interval
+    return tuple(after)
+
+
 def measure(
-    before: Sequence[Interval],
+    before: Sequence[Interval | None],
     after: Sequence[Interval | None],
     load: Floats,
     size: Floats,
 ) -> Assignment:
     """The assignment `after`, with what it costs to get there from `before`."""
-    kept = [
-        (max(old[0], new[0]), min(old[1], new[1]))
-        for old, new in zip(before, after, strict=False)
-        if new is not None
-    ]
     stays = np.zeros(len(size), np.bool_)
-    for start, stop in kept:
-        stays[start:stop] = True  # nothing, where the two do not meet
-    loads = [float(load[one[0] : one[1]].sum()) for one in after if one is not None]
+    for old, new in zip(before, after, strict=False):
+        if old and new:
+            stays[max(old[0], new[0]) : min(old[1], new[1])] = True  # nothing, if they do not meet
     return Assignment(
         tuple(after),
         cost=float(size[~stays].sum()),
         gain=float(size[stays].sum()),
-        max_load=max(loads),
+        max_load=max(float(load[one[0] : one[1]].sum()) for one in after if one),
     )
 
 

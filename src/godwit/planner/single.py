@@ -22,7 +22,16 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import InfeasibleError
-from godwit.planner.assignment import Assignment, Floats, Interval, Ints, measure
+from godwit.planner.assignment import (
+    NOBODY,
+    Assignment,
+    Floats,
+    Interval,
+    Ints,
+    Part,
+    hand_out,
+    measure,
+)
 from godwit.planner.inputs import (
     check_intervals,
     check_nodes,
@@ -31,8 +40,7 @@ from godwit.planner.inputs import (
     limit_of,
 )
 
-MAYBE, FREE, LESS = 0, 1, 2  # the rows of a layer: see `_Scan`
-NOBODY = -1
+MAYBE, FREE, LESS = 0, 1, 2  # the rows of a layer: see `Scan`
 
 
 def single_step(
@@ -56,11 +64,11 @@ def single_step(
     loads, sizes = check_weights(load, size)
     before = check_intervals(intervals, len(loads))
     nodes, tau = check_nodes(nodes), check_tau(tau)
-    scan = _Scan.of(before, loads, sizes, limit_of(loads, nodes, tau))
+    scan = Scan.of(before, loads, sizes, limit_of(loads, nodes, tau))
     layers = scan.layers(nodes)
     if layers[nodes, MAYBE, -1] == -np.inf:
         raise infeasible(loads, nodes, tau)
-    return measure(before, _handed_out(before, scan.parts(layers)), loads, sizes)
+    return measure(before, hand_out(before, scan.parts(layers)), loads, sizes)
 
 
 def infeasible(load: Floats, nodes: int, tau: float) -> InfeasibleError:
@@ -124,33 +132,7 @@ def _filled(before: Floats, nodes: int, limit: float) -> tuple[float | None, flo
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A new interval, and the old one (by its place in their order) that it is matched with."""
-
-    start: int
-    stop: int
-    place: int
-
-
-def _handed_out(before: Sequence[Interval], parts: Sequence[_Part]) -> list[Interval | None]:
-    """The interval of every node; those without a match take the unmatched ones in any order."""
-    places = [
-        node for _, node in sorted((one, i) for i, one in enumerate(before) if one[0] < one[1])
-    ]
-    after: list[Interval | None] = [None] * max(len(before), len(parts))
-    for part in parts:
-        if part.place != NOBODY:
-            after[places[part.place]] = (part.start, part.stop)
-    free = [node for node, interval in enumerate(after) if interval is None]
-    rest = [(part.start, part.stop) for part in parts if part.place == NOBODY]
-    rest.sort(key=lambda one: one[0] == one[1])  # the empty ones last
-    for node, interval in zip(free, rest, strict=False):
-        after[node] = interval
-    return after
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan:
+class Scan:
     """All ways by which the last of k intervals can be added, as queries for range maxima.
 
     A layer has three rows over the positions 0 to m: what stays at most if the node at a position
@@ -170,7 +152,7 @@ class _Scan:
     bounds: Ints
 
     @classmethod
-    def of(cls, before: Sequence[Interval], load: Floats, size: Floats, limit: float) -> "_Scan":
+    def of(cls, before: Sequence[Interval], load: Floats, size: Floats, limit: float) -> "Scan":
         loads, sizes = sums(load), sums(size)
         ends = np.arange(len(loads))
         low = np.minimum(loads.searchsorted(loads - limit), ends)  # the first begin of each end
@@ -223,7 +205,7 @@ class _Scan:
             np.subtract(following[FREE], self.sizes, out=following[LESS])
         return layers
 
-    def parts(self, layers: Floats) -> list[_Part]:
+    def parts(self, layers: Floats) -> list[Part]:
         """Intervals that keep as much as `layers` says, found from the last to the first."""
         width, between = len(self.sizes), set(self.at_ends.tolist())
         end, row = width - 1, MAYBE
@@ -240,7 +222,7 @@ class _Scan:
             best = int(offers.argmax())
             offered = layer[rows[best], first[best] : last[best] + 1]
             begin = int(first[best]) + int(offered.argmax())
-            parts.append(_Part(begin, end, int(self.place[asked[best]])))
+            parts.append(Part(begin, end, int(self.place[asked[best]])))
             end, row = begin, min(int(rows[best]), FREE)
         return parts[::-1]
 
