@@ -17,6 +17,7 @@ from godwit.operators.functions import avg, count, first, last, max, min, sum
 from godwit.operators.windows import counted, session, sliding, tumbling
 from godwit.runtime.prometheus import PrometheusFile
 from godwit.runtime.report import EpochReport, OperatorReport
+from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
 from godwit.spark.query import Migration, Query, Scheduled
 from godwit.spark.reading import read_state
 from godwit.spark.sinks import console, files, foreach_batch, memory, table
@@ -42,6 +43,7 @@ __all__ = [
     "RefusedError",
     "Routing",
     "Scheduled",
+    "SparkCheckpoint",
     "Stream",
     "Update",
     "Value",
@@ -65,6 +67,7 @@ __all__ = [
     "restore",
     "session",
     "sliding",
+    "spark_checkpoint",
     "stream",
     "sum",
     "table",

@@ -55,8 +55,15 @@ class Load(Around):
         if spec.sub.names == [POSITION]:
             records = _renumbered(records, hashes, spec)
         columns = [pa.array(hashes), pa.repeat(pa.scalar(UPSERT, pa.int8()), len(hashes))]
-        columns += [records.column(f.name).cast(f.type) for f in list(spec.schema)[2:]]
+        columns += [self._cast(records.column(f.name), f) for f in list(spec.schema)[2:]]
         return Changes({self.table: pa.table(columns, schema=spec.schema)})
+
+    def _cast(self, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+        try:
+            return values.cast(field.type)
+        except pa.ArrowInvalid as error:
+            cause = f"column '{field.name}' of the initial state does not fit {field.type}: {error}"
+            raise OperatorError(self.name, "?", cause) from None
 
 
 def _renumbered(records: pa.Table, hashes: Hashes, spec: TableSpec) -> pa.Table:

@@ -48,13 +48,36 @@ def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict
             if table not in specs:
                 raise ConfigError(f"initial state for unknown table '{table}' of '{name}'")
             wanted = [*specs[table].key.names, *specs[table].sub.names, *specs[table].value.names]
-            if missing := [column for column in wanted if column not in rows.columns]:
+            if missing := [one for one in wanted if one not in rows.columns]:
                 raise ConfigError(
                     f"the initial state of '{name}' lacks column '{missing[0]}'; "
                     f"it must have {', '.join(wanted)}"
                 )
-            given[name][table] = _with_keys(name, rows.select(*wanted), specs[table].key)
+            rows = rows.select(*map(column, wanted))
+            _check_values(name, rows, specs[table].value)
+            given[name][table] = _with_keys(name, rows, specs[table].key)
     return given
+
+
+def _check_values(operator: str, rows: DataFrame, values: pa.Schema) -> None:
+    """Refuse values of types that cannot become the operator's, whatever they are."""
+    given = to_arrow(rows.select(*map(column, values.names)).schema)
+    for have, want in zip(given, values, strict=True):
+        if not _can_become(have.type, want.type):
+            raise ConfigError(
+                f"the initial state of '{operator}' has column '{want.name}' of type "
+                f"{have.type}, the operator's is {want.type}; cast it"
+            )
+
+
+def _can_become(have: pa.DataType, want: pa.DataType) -> bool:
+    if pa.types.is_decimal(want) and want.scale and not pa.types.is_decimal(have):
+        return False  # Spark's state has some decimals as numbers, without their point
+    try:
+        pa.nulls(0, have).cast(want)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def _with_keys(operator: str, rows: DataFrame, key: pa.Schema) -> DataFrame:
@@ -74,9 +97,17 @@ def _with_keys(operator: str, rows: DataFrame, key: pa.Schema) -> DataFrame:
     return rows
 
 
-def load(driver: Driver, initial: dict[str, dict[str, DataFrame]], pinning: Pinning) -> None:
+def load(
+    driver: Driver,
+    initial: Mapping[str, Mapping[str, DataFrame]],
+    pinning: Pinning,
+    *,
+    epoch: int = INITIAL,
+    query: str = "",
+    offsets: str = "",
+) -> None:
     """Publish the epoch before the first: state given at the start, table by table."""
-    intent = driver.begin(INITIAL, "", "")
+    intent = driver.begin(epoch, query, offsets)
     if not isinstance(intent, Intent):
         return
     receipts: dict[str, list[Receipt]] = {}

@@ -24,6 +24,13 @@ def stateful_node(rows: DataFrame) -> str | None:
     return _find(rows._jdf.queryExecution().analyzed())
 
 
+def sources(rows: DataFrame) -> int:
+    """How many sources Spark reads for a streaming DataFrame; one that it names twice is one."""
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
+    found = [leaves.apply(i) for i in range(leaves.length())]
+    return len({leaf for leaf in found if leaf.isStreaming()})
+
+
 def _find(plan: Any) -> str | None:
     if not plan.isStreaming():
         return None

@@ -31,8 +31,9 @@ from godwit.runtime.driver import INITIAL, Driver
 from godwit.runtime.work import CacheSpec
 from godwit.spark.control import with_control
 from godwit.spark.engine import Engine, Listener, Step, Transform
+from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go_on
 from godwit.spark.initial import Initial, load, tables_of
-from godwit.spark.plans import stateful_node
+from godwit.spark.plans import sources, stateful_node
 from godwit.spark.query import Query
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Sink
@@ -262,6 +263,7 @@ class Job:
         workers: int | None = None,
         bins: int | None = None,
         initial: Initial | None = None,
+        after: SparkCheckpoint | None = None,
         processing_time: str | None = None,
         available_now: bool = False,
         retention: int = 20,
@@ -275,14 +277,17 @@ class Job:
         `workers` and `bins` default to what the checkpoint says, in a new one to Spark's default
         parallelism and 4096. A number of `workers` counts at the first start that names it: later
         ones that name it again leave the routing as migrations have made it. `initial` gives a new
-        checkpoint's first state, by operator (and table). The last `retention` epochs can be read
-        and restored. `cache_bytes` bounds the local files of an executor. `listener` is called with
-        an `EpochReport` after each epoch; the logger `godwit` gets the same as a line. `control` is
-        a stream of updates: id, bin and worker, if wanted also operator, epoch (else the next one)
-        and workers, their new number. Rows of one id that an epoch reads are one request, and an id
-        counts once.
+        checkpoint's first state, by operator (and table). With `after`, a new checkpoint goes on
+        from the offsets of a query of Spark's own, over the same sources. The last `retention`
+        epochs can be read and restored. `cache_bytes` bounds the local files of an executor.
+        `listener` is called with an `EpochReport` after each epoch; the logger `godwit` gets the
+        same as a line. `control` is a stream of updates: id, bin and worker, if wanted also
+        operator, epoch (else the next one) and workers, their new number. Rows of one id that an
+        epoch reads are one request, and an id counts once.
         """
         source = self.stream.source
+        if after is not None:
+            check_sources(after, sources(source))
         if control is not None:
             source = with_control(source, control)
         spark = source.sparkSession
@@ -298,6 +303,8 @@ class Job:
                 "the load of its initial state was interrupted. Give the initial state again, or "
                 "delete the checkpoint: it has published nothing",
             )
+        if after is not None and history.last() is None:
+            check_new(history)
         driver = Driver(
             path,
             operators,
@@ -308,9 +315,14 @@ class Job:
             cache=CacheSpec(f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark)),
         )
         pinning = Pinning()
-        if given and driver.committed is None:
+        log = driver.spark_log()
+        ticking = with_ticks(source, driver.root / TICKS)
+        if driver.committed is None:
             with _STARTING:
-                load(driver, given, pinning)
+                if after is not None:
+                    go_on(driver, after, given, pinning, log, sources(ticking))
+                elif given:
+                    load(driver, given, pinning)
         engine = Engine(
             driver,
             self.stream.steps,
@@ -321,10 +333,8 @@ class Job:
             controlled=control is not None,
             interval=micros(processing_time) / 1e6 if processing_time else 0.0,
         )
-        writer = (
-            with_ticks(source, driver.root / TICKS)
-            .writeStream.foreachBatch(engine)
-            .option("checkpointLocation", f"file://{driver.spark_log()}")
+        writer = ticking.writeStream.foreachBatch(engine).option(
+            "checkpointLocation", f"file://{log}"
         )
         if query_name:
             writer = writer.queryName(query_name)

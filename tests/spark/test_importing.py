@@ -1,0 +1,216 @@
+"""A query of Spark's own goes on as Godwit's: no record is lost, and none counts twice."""
+
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+import godwit as gw
+from godwit.runtime.verify import verify
+from godwit.spark.importing import AGGREGATION
+from tests.spark.counting import counting, run_to_end, state, words
+from tests.spark.feed import Feed
+
+pytestmark = pytest.mark.spark
+
+PROVIDERS = "org.apache.spark.sql.execution.streaming.state.{}StateStoreProvider"
+
+
+def run_spark(rows: DataFrame, checkpoint: Path, sink: Any = None, mode: str = "update") -> None:
+    """Let Spark's own operators work off what is there."""
+    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", str(checkpoint))
+    writer = writer.foreachBatch(sink) if sink else writer.format("noop")
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.fixture(params=["HDFSBacked", "RocksDB"])
+def provider(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    name = "spark.sql.streaming.stateStore.providerClass"
+    spark.conf.set(name, PROVIDERS.format(request.param))
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("provider")
+def test_counts_go_on(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    """Also behind a batch that the old query did not finish: it is run again."""
+    old, new = tmp_path / "old", tmp_path / "new"
+
+    def fail(rows: DataFrame, batch: int) -> None:
+        rows.collect()  # so that the stores are ahead of what is committed
+        if batch == 2:
+            raise RuntimeError("killed")
+
+    for text in ("a b a", "c", "d a d"):
+        feed.add(words(text))
+    with pytest.raises(Exception, match="killed"):
+        run_spark(feed.stream(spark).groupBy("word").count(), old, fail)
+    feed.add(words("e a"))
+    before = gw.spark_checkpoint(spark, old)
+    assert (before.batch, sorted(before.offsets)) == (1, [0, 1, 2])
+    job = counting(spark, feed, gw.memory("after"))
+    initial = {"counts": before.state(n=gw.count())}
+    query = run_to_end(job, new, workers=2, after=before, initial=initial)
+    assert query.epoch == 3
+    assert state(spark, new, epoch=1) == {"a": 2, "b": 1, "c": 1}
+    feed.add(words("b f"))
+    run_to_end(job, new, workers=2, after=before, initial=initial)
+    assert state(spark, new) == {"a": 4, "b": 2, "c": 1, "d": 2, "e": 1, "f": 1}
+    assert not verify(new).findings
+
+
+def test_the_example_of_the_docs(
+    spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    text = (pytestconfig.rootpath / "docs" / "from-spark.md").read_text()
+    text = re.sub(r'"([a-z-]+-)?(clicks|checkpoint|output|visits)"(?=[),])', _below(tmp_path), text)
+    count, counting_on, apply, applying_on = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    clicks = tmp_path / "clicks"
+    clicks.mkdir()
+    names: dict[str, Any] = {"spark": spark, "__name__": "example"}
+
+    def click(number: int, *times: tuple[str, int]) -> None:
+        lines = (json.dumps({"user": user, "ms": ms}) for user, ms in times)
+        (clicks / f"{number}.json").write_text("\n".join(lines))
+
+    def run(program: str, handle: str) -> Any:
+        exec(program, names)
+        query = names[handle]
+        try:
+            done = query.processAllAvailable if handle == "old" else query.process_all_available
+            done()
+        finally:
+            query.stop()
+
+    click(0, ("ann", 5), ("bob", 30), ("ann", 7))
+    run(count, "old")
+    run(apply, "old")
+    click(1, ("bob", 10), ("eve", 4))
+    run(counting_on, "query")
+    run(applying_on, "query")
+    users = gw.read_state(spark, tmp_path / "checkpoint", "users").collect()
+    assert {(r.user, r.n, r.mean_sum, r.mean_count) for r in users} == {
+        ("ann", 2, 12, 2),
+        ("bob", 2, 40, 2),
+        ("eve", 1, 4, 1),
+    }
+    visits = gw.read_state(spark, tmp_path / "visits-checkpoint", "visits").collect()
+    assert {(r.user, r.n, r.longest) for r in visits} == {
+        ("ann", 2, 7),
+        ("bob", 2, 30),
+        ("eve", 1, 4),
+    }
+    output = spark.read.parquet(str(tmp_path / "output"))
+    assert {(r.epoch, r.user, r.mean) for r in output.collect()} == {
+        (1, "bob", 20.0),
+        (1, "eve", 4.0),
+    }
+
+
+def _below(directory: Path) -> str:
+    return rf'"{directory}/\1\2"'
+
+
+FUNCTIONS = {
+    "n": gw.count(),
+    "given": gw.count("x"),
+    "total": gw.sum("x"),
+    "mean": gw.avg("x"),
+    "least": gw.min("x"),
+    "name": gw.max("text"),
+    "worth": gw.sum("worth"),
+    "price": gw.avg("price"),
+    "one": gw.first("x"),
+    "newest": gw.last("text"),
+}
+DDL = "key string, x long, text string, worth decimal(10,2), price decimal(20,2)"
+
+
+def test_every_function_goes_on_over_the_same_sources(spark: SparkSession, tmp_path: Path) -> None:
+    """As if Godwit had run from the start, with nulls and with two sources."""
+
+    def row(key: str | None, *values: Any) -> dict[str, Any]:
+        return dict(zip(("key", "x", "text", "worth", "price"), (key, *values), strict=False))
+
+    feeds = [Feed(tmp_path / name, DDL) for name in ("left", "right")]
+    source = feeds[0].stream(spark).union(feeds[1].stream(spark))
+    feeds[0].add([row("a", 5, "m", Decimal("1.25"), Decimal("3.50")), row(None), row("b", -2)])
+    feeds[1].add([row("c", 2**40, "z")])
+    run_spark(
+        source.groupBy("key").agg(
+            *(sf.expr("count(*)" if f.column is None else str(f)) for f in FUNCTIONS.values())
+        ),
+        tmp_path / "old",
+    )
+    before = gw.spark_checkpoint(spark, tmp_path / "old")
+    feeds[1].add([row("a", -7, "q", Decimal("0.05"), Decimal("1.00")), row(None, 1), row("d", 3)])
+    job = gw.stream(source).aggregate("all", key="key", **FUNCTIONS).to(gw.memory("all"))
+    states = []
+    for name, options in (
+        ("new", {"after": before, "initial": {"all": before.state(**FUNCTIONS)}}),
+        ("whole", {}),
+    ):
+        run_to_end(job, tmp_path / name, workers=2, **options)
+        rows = gw.read_state(spark, tmp_path / name, "all").drop("_bin", "_worker").collect()
+        # A mean of nothing has a sum of 0 in Spark's state, and none in ours.
+        states.append({r.key: r.asDict() | {"price_sum": r.price_sum or 0} for r in rows})
+    assert states[0] == states[1]
+    with pytest.raises(gw.ConfigError, match="read 2 sources, and this one reads 1"):
+        counting(spark, Feed(tmp_path / "one", "word string"), gw.memory("one")).start(
+            tmp_path / "other", after=before
+        )
+    with pytest.raises(gw.ConfigError, match=r"keeps count, count, sum, .* given keep count; name"):
+        before.state(n=gw.count())
+    with pytest.raises(gw.ConfigError, match="'n' must be a function"):
+        before.state(n="count")  # type: ignore[arg-type]
+
+
+def test_state_that_cannot_be_imported(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "input", "key string, at timestamp, small decimal(8,2)")
+    feed.add([{"key": "a", "small": Decimal("2.50")}])
+    rows = feed.stream(spark)
+    run_spark(rows.groupBy("key").agg(sf.sum("small")), tmp_path / "small")
+    run_spark(rows.groupBy(sf.window("at", "1 minute")).count(), tmp_path / "windows")
+    with pytest.raises(gw.ConfigError, match="its state by 'window', a struct"):
+        gw.spark_checkpoint(spark, tmp_path / "windows").state(n=gw.count())
+    before = gw.spark_checkpoint(spark, tmp_path / "small")
+    job = gw.stream(rows).aggregate("sums", key="key", s=gw.sum("small")).to(gw.memory("sums"))
+    initial = {"sums": before.state(s=gw.sum("small"))}
+    with pytest.raises(gw.ConfigError, match=r"'s' of type int64, .* decimal128\(18, 2\); cast"):
+        job.start(tmp_path / "new", initial=initial, after=before)
+    (tmp_path / "used" / "spark" / "offsets").mkdir(parents=True)
+    with pytest.raises(gw.CheckpointError, match="it is not new"):
+        job.start(tmp_path / "used", after=before)
+    several = gw.SparkCheckpoint(spark, "old", 0, {}, {0: "dedupe", 1: AGGREGATION})
+    with pytest.raises(gw.ConfigError, match=r"name one of .*: 0 \(dedupe\), 1 \(stateStoreSave\)"):
+        several.state()
+    with pytest.raises(gw.ConfigError, match="operator 0 is of kind dedupe; only"):
+        several.state(0)
+    with pytest.raises(gw.ConfigError, match="name one of its stateful operators: it has none"):
+        gw.SparkCheckpoint(spark, "old", 0, {}, {}).state()
+
+
+def test_what_is_no_checkpoint_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    def refuse(reason: str, path: str | Path = tmp_path) -> None:
+        with pytest.raises(gw.CheckpointError, match=reason) as refused:
+            gw.spark_checkpoint(spark, path)
+        assert "\n" not in str(refused.value)
+
+    refuse("there is no checkpoint of a Spark query here: metadata is missing")
+    refuse("it cannot be read: .*nowhere", "nowhere://bucket/old")
+    (tmp_path / "metadata").write_text('{"id":"1"}')
+    for name in ("offsets", "commits"):
+        refuse(f"{name} is missing")
+        (tmp_path / name).mkdir()
+    refuse("it has committed no batch")
+    (tmp_path / "commits" / "0").touch()
+    refuse("its offsets of batch 0 are not as Spark 4 writes them")
+    (tmp_path / "godwit").mkdir()
+    (tmp_path / "godwit" / "format.json").touch()
+    refuse("is Godwit's")
