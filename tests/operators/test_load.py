@@ -15,11 +15,11 @@ MACHINE = StateMachine.of(
 )
 
 
-def load(positions: list[int]) -> pa.Table:
+def load(positions: list[int], first: float = 10) -> pa.Table:
     """The rows of the first delta, for two elements of one list and one of another."""
     (spec,) = MACHINE.tables
     hashes = np.array([1, 1, 2], np.uint64)
-    records = pa.table({"k": ["a", "a", "b"], "_pos": positions, "x": [10, 20, 30]})
+    records = pa.table({"k": ["a", "a", "b"], "_pos": positions, "x": [first, 20, 30]})
     view = View(spec, lambda segment: [])
     return Load(MACHINE, "items").process(-1, hashes, records, {"items": view}).deltas["items"]
 
@@ -36,3 +36,8 @@ def test_a_list_counts_from_zero_so_that_what_is_appended_comes_after_it() -> No
 def test_an_element_that_stands_twice_is_refused() -> None:
     with pytest.raises(OperatorError, match="stands twice"):
         load([7, 7, 9])
+
+
+def test_a_value_that_does_not_fit_is_refused_with_its_column() -> None:
+    with pytest.raises(OperatorError, match="column 'x' of the initial state does not fit int64"):
+        load([7, 8, 9], first=0.5)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import godwit as gw
+from godwit import faults
 from godwit.runtime.verify import verify
 from godwit.spark.importing import AGGREGATION
 from tests.spark.counting import counting, run_to_end, state, words
@@ -69,7 +71,8 @@ def test_the_example_of_the_docs(
     spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     text = (pytestconfig.rootpath / "docs" / "from-spark.md").read_text()
-    text = re.sub(r'"([a-z-]+-)?(clicks|checkpoint|output|visits)"(?=[),])', _below(tmp_path), text)
+    paths = "clicks|(old-|visits-)?checkpoint|(visits-)?output|old-visits"
+    text = re.sub(f'"({paths})"', rf'"{tmp_path}/\1"', text)
     count, counting_on, apply, applying_on = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     clicks = tmp_path / "clicks"
     clicks.mkdir()
@@ -79,12 +82,14 @@ def test_the_example_of_the_docs(
         lines = (json.dumps({"user": user, "ms": ms}) for user, ms in times)
         (clicks / f"{number}.json").write_text("\n".join(lines))
 
-    def run(program: str, handle: str) -> Any:
+    def run(program: str, handle: str) -> None:
         exec(program, names)
         query = names[handle]
         try:
-            done = query.processAllAvailable if handle == "old" else query.process_all_available
-            done()
+            if handle == "old":
+                query.processAllAvailable()
+            else:
+                query.process_all_available()
         finally:
             query.stop()
 
@@ -113,17 +118,13 @@ def test_the_example_of_the_docs(
     }
 
 
-def _below(directory: Path) -> str:
-    return rf'"{directory}/\1\2"'
-
-
-FUNCTIONS = {
+FUNCTIONS: dict[str, Any] = {
     "n": gw.count(),
     "given": gw.count("x"),
     "total": gw.sum("x"),
     "mean": gw.avg("x"),
     "least": gw.min("x"),
-    "name": gw.max("text"),
+    "greatest": gw.max("text"),
     "worth": gw.sum("worth"),
     "price": gw.avg("price"),
     "one": gw.first("x"),
@@ -161,6 +162,15 @@ def test_every_function_goes_on_over_the_same_sources(spark: SparkSession, tmp_p
         # A mean of nothing has a sum of 0 in Spark's state, and none in ours.
         states.append({r.key: r.asDict() | {"price_sum": r.price_sum or 0} for r in rows})
     assert states[0] == states[1]
+
+    def die(point: str, side: faults.Side, epoch: int) -> None:
+        if (point, side) == ("manifest", "before"):
+            raise InterruptedError
+
+    with patch.object(faults, "handler", die), pytest.raises(InterruptedError):
+        job.start(tmp_path / "cut", workers=2, after=before)
+    with pytest.raises(gw.CheckpointError, match="ends at epoch -1.* or delete this one"):
+        job.start(tmp_path / "cut", workers=2, after=before)
     with pytest.raises(gw.ConfigError, match="read 2 sources, and this one reads 1"):
         counting(spark, Feed(tmp_path / "one", "word string"), gw.memory("one")).start(
             tmp_path / "other", after=before

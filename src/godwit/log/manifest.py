@@ -12,7 +12,8 @@ class Manifest:
     `query` and `offsets` are those of the intent. Operators (their descriptions), trees (their
     state), outputs (files) and receipts (statistics) are by operator, as JSON that the log does not
     look into. So are clocks: the greatest event time that each input has shown up to this epoch.
-    Epoch -1 is the initial state, loaded before the first epoch.
+    Epoch -1 is the initial state, loaded before the first epoch; where a query goes on from one of
+    Spark's own, it is the number of that one's last batch.
     """
 
     epoch: int
