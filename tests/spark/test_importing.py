@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 import godwit as gw
 from godwit import faults
 from godwit.runtime.verify import verify
-from godwit.spark.importing import AGGREGATION
+from godwit.spark.importing import AGGREGATION, with_state
 from tests.spark.counting import counting, run_to_end, state, words
 from tests.spark.feed import Feed
 
@@ -82,23 +82,28 @@ def test_the_example_of_the_docs(
         lines = (json.dumps({"user": user, "ms": ms}) for user, ms in times)
         (clicks / f"{number}.json").write_text("\n".join(lines))
 
-    def run(program: str, handle: str) -> None:
+    def run_old(program: str, checkpoint: str) -> None:
         exec(program, names)
-        query = names[handle]
         try:
-            if handle == "old":
-                query.processAllAvailable()
-            else:
-                query.process_all_available()
+            names["old"].processAllAvailable()
+            with pytest.raises(gw.CheckpointError, match="its query is running; stop it first"):
+                gw.spark_checkpoint(spark, tmp_path / checkpoint)
         finally:
-            query.stop()
+            names["old"].stop()
+
+    def run_new(program: str) -> None:
+        exec(program, names)
+        try:
+            names["query"].process_all_available()
+        finally:
+            names["query"].stop()
 
     click(0, ("ann", 5), ("bob", 30), ("ann", 7))
-    run(count, "old")
-    run(apply, "old")
+    run_old(count, "old-checkpoint")
+    run_old(apply, "old-visits")
     click(1, ("bob", 10), ("eve", 4))
-    run(counting_on, "query")
-    run(applying_on, "query")
+    run_new(counting_on)
+    run_new(applying_on)
     users = gw.read_state(spark, tmp_path / "checkpoint", "users").collect()
     assert {(r.user, r.n, r.mean_sum, r.mean_count) for r in users} == {
         ("ann", 2, 12, 2),
@@ -116,6 +121,30 @@ def test_the_example_of_the_docs(
         (1, "bob", 20.0),
         (1, "eve", 4.0),
     }
+
+
+def test_timeouts_are_told(spark: SparkSession) -> None:
+    rows = [(("a",), ((1,), 1_500)), (("b",), ((2,), -1)), (("c",), (None, 2_000))]
+    kept = "key struct<k string>, value struct<groupState struct<n long>, timeoutTimestamp long>"
+    told = with_state(spark.createDataFrame(rows, kept), [sf.col("key.k")]).collect()
+    timeouts = {row.k: (row.n, row.timeout and row.timeout.isoformat()) for row in told}
+    assert timeouts == {"a": (1, "1970-01-01T00:00:01.500000"), "b": (2, None)}
+
+
+def test_a_source_of_spark_s_second_generation_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    rows = rows.selectExpr("value % 3 AS key", "value")
+    for _ in range(2):
+        run_spark(rows.groupBy("key").agg(sf.sum("value")), tmp_path / "old")
+    before = gw.spark_checkpoint(spark, tmp_path / "old")
+    initial = {"sums": before.state(total=gw.sum("value"))}
+    job = gw.stream(rows).aggregate("sums", key="key", total=gw.sum("value")).to(gw.memory("rate"))
+    query = run_to_end(job, tmp_path / "new", workers=2, after=before, initial=initial)
+    assert query.epoch is not None
+    assert query.epoch > before.batch
+    read = 10 * (query.epoch + 1)
+    totals = gw.read_state(spark, tmp_path / "new", "sums").collect()
+    assert {row.key: row.total for row in totals} == {k: sum(range(k, read, 3)) for k in range(3)}
 
 
 FUNCTIONS: dict[str, Any] = {
@@ -169,7 +198,7 @@ def test_every_function_goes_on_over_the_same_sources(spark: SparkSession, tmp_p
 
     with patch.object(faults, "handler", die), pytest.raises(InterruptedError):
         job.start(tmp_path / "cut", workers=2, after=before)
-    with pytest.raises(gw.CheckpointError, match="ends at epoch -1.* or delete this one"):
+    with pytest.raises(gw.CheckpointError, match=r"ends at epoch -1.* or delete this one"):
         job.start(tmp_path / "cut", workers=2, after=before)
     with pytest.raises(gw.ConfigError, match="read 2 sources, and this one reads 1"):
         counting(spark, Feed(tmp_path / "one", "word string"), gw.memory("one")).start(
@@ -197,6 +226,10 @@ def test_state_that_cannot_be_imported(spark: SparkSession, tmp_path: Path) -> N
     (tmp_path / "used" / "spark" / "offsets").mkdir(parents=True)
     with pytest.raises(gw.CheckpointError, match="it is not new"):
         job.start(tmp_path / "used", after=before)
+    with pytest.raises(gw.ConfigError, match=r"`after` must be what godwit.spark_checkpoint"):
+        job.start(tmp_path / "new", after=str(tmp_path / "small"))  # type: ignore[arg-type]
+    with pytest.raises(gw.ConfigError, match=r"must be a DataFrame, .* not SparkCh"):
+        job.start(tmp_path / "new", after=before, initial={"sums": before})  # type: ignore[dict-item]
     several = gw.SparkCheckpoint(spark, "old", 0, {}, {0: "dedupe", 1: AGGREGATION})
     with pytest.raises(gw.ConfigError, match=r"name one of .*: 0 \(dedupe\), 1 \(stateStoreSave\)"):
         several.state()
@@ -214,13 +247,15 @@ def test_what_is_no_checkpoint_of_spark(spark: SparkSession, tmp_path: Path) -> 
 
     refuse("there is no checkpoint of a Spark query here: metadata is missing")
     refuse("it cannot be read: .*nowhere", "nowhere://bucket/old")
-    (tmp_path / "metadata").write_text('{"id":"1"}')
+    (tmp_path / "metadata").write_text("{}")
     for name in ("offsets", "commits"):
         refuse(f"{name} is missing")
         (tmp_path / name).mkdir()
+    refuse("its file metadata does not hold the id of a Spark query")
+    (tmp_path / "metadata").write_text('{"id":"1"}')
     refuse("it has committed no batch")
     (tmp_path / "commits" / "0").touch()
-    refuse("its offsets of batch 0 are not as Spark 4 writes them")
+    refuse("its offsets of batch 0 are missing")
     (tmp_path / "godwit").mkdir()
     (tmp_path / "godwit" / "format.json").touch()
-    refuse("is Godwit's")
+    refuse("it is Godwit's; start the query on it")

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from godwit.errors import CheckpointError, ConfigError
+from godwit.errors import CheckpointError, ConfigError, DamagedFileError
 from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.layout import FORMAT, HOME, SPARK
@@ -69,11 +70,9 @@ class SparkCheckpoint:
         `timeout`, which is null where none is set. `operator` is needed if there are several.
         """
         number = self._only(operator)
-        rows = (
-            self.spark.read.format("statestore")
-            .options(batchId=self.batch, operatorId=number)
-            .load(self.path)
-        )
+        reader = self.spark.read.format("statestore")
+        with _reading(self.path):
+            rows = reader.options(batchId=self.batch, operatorId=number).load(self.path)
         key, value = (rows.schema[name].dataType for name in ("key", "value"))
         assert isinstance(key, StructType)
         assert isinstance(value, StructType)
@@ -87,14 +86,15 @@ class SparkCheckpoint:
             return rows.select(*keys, *self._results(value, functions))
         if functions:
             raise self._refusal(f"operator {number} is no aggregation: it has no functions")
-        return _with_state(rows, keys)
+        return with_state(rows, keys)
 
     def _only(self, operator: int | None) -> int:
         if operator is None and len(self.operators) == 1:
             (operator,) = self.operators
         if operator is None or operator not in self.operators:
             listed = ", ".join(f"{number} ({kind})" for number, kind in self.operators.items())
-            raise self._refusal(f"name one of its stateful operators: {listed or 'it has none'}")
+            listed = listed or "it has none, or a Spark before 4.0 has written it"
+            raise self._refusal(f"name one of its stateful operators: {listed}")
         if (kind := self.operators[operator]) not in (AGGREGATION, WITH_STATE):
             raise self._refusal(
                 f"operator {operator} is of kind {kind}; only the state of aggregations "
@@ -137,7 +137,7 @@ def spark_checkpoint(spark: SparkSession, path: str | Path) -> SparkCheckpoint:
     with _reading(text), tempfile.TemporaryDirectory() as directory:
         copy = Path(directory)
         if _exists(spark, f"{text}/{HOME}/{FORMAT}"):
-            raise CheckpointError(text, "is Godwit's: start the query on it, as it was")
+            raise CheckpointError(text, "it is Godwit's; start the query on it, as it is")
         for name in (_METADATA, spark_log.OFFSETS, spark_log.COMMITS):
             if not _exists(spark, f"{text}/{name}"):
                 raise CheckpointError(
@@ -148,25 +148,21 @@ def spark_checkpoint(spark: SparkSession, path: str | Path) -> SparkCheckpoint:
             _copy(spark, f"{text}/{name}", copy / name)
         id, batch = spark_log.query_id(copy), spark_log.newest_commit(copy)
         offsets = {
-            epoch: (copy / spark_log.OFFSETS / str(epoch)).read_text()
-            for epoch in spark_log.epochs(copy, spark_log.OFFSETS)
+            number: (copy / spark_log.OFFSETS / str(number)).read_text()
+            for number in spark_log.epochs(copy, spark_log.OFFSETS)
         }
+        operators = _operators(spark, text)
     if any(query.id == id for query in spark.streams.active):
         raise CheckpointError(text, "its query is running; stop it first")
     if batch is None:
         raise CheckpointError(text, "it has committed no batch: there is nothing to go on from")
-    for number in range(max(batch - 1, 0), batch + 1):
-        if not offsets.get(number, "").startswith("v1\n"):
+    needed = {number: log for number, log in offsets.items() if abs(number - batch) <= 1}
+    for number in (max(batch - 1, 0), batch, *needed):
+        if not needed.get(number, "").startswith("v1\n"):
             raise CheckpointError(
-                text, f"its offsets of batch {number} are not as Spark 4 writes them"
+                text, f"its offsets of batch {number} are missing, or of a format that is not known"
             )
-    return SparkCheckpoint(
-        spark,
-        text,
-        batch,
-        {number: log for number, log in offsets.items() if abs(number - batch) <= 1},
-        _operators(spark, text),
-    )
+    return SparkCheckpoint(spark, text, batch, needed, operators)
 
 
 def check_new(history: History) -> None:
@@ -180,6 +176,8 @@ def check_new(history: History) -> None:
 
 def check_sources(old: SparkCheckpoint, sources: int) -> None:
     """Refuse a query that reads another number of sources than the old one."""
+    if not isinstance(old, SparkCheckpoint):
+        raise ConfigError(f"`after` must be what godwit.spark_checkpoint returns, not {old!r}")
     before = len(old.offsets[old.batch].splitlines()) - 2
     if sources != before:
         raise ConfigError(
@@ -203,8 +201,12 @@ def go_on(
     """
     log = driver.checkpoint / SPARK
     draft = staged.with_name("imported")
-    _seed(old, draft, sources)
-    draft.rename(log)  # onto an empty directory; as a whole, since a part of it must not count
+    try:
+        _seed(old, draft, sources)
+        draft.rename(log)  # onto an empty directory; as a whole, since a part of it must not count
+    except OSError:
+        driver.check()
+        raise
     query, offsets = spark_log.query_id(log), spark_log.offsets_digest(log, old.batch)
     assert query is not None
     assert offsets is not None
@@ -254,7 +256,7 @@ def _buffers(value: StructType) -> list[tuple[str, Column]]:
     return buffers
 
 
-def _with_state(rows: DataFrame, keys: list[Column]) -> DataFrame:
+def with_state(rows: DataFrame, keys: list[Column]) -> DataFrame:
     """Key, state and timeout; a key that has nothing but a timeout has no state."""
     columns = [*keys, sf.col("value.groupState.*")]
     if "timeoutTimestamp" in rows.select("value.*").columns:
@@ -265,12 +267,15 @@ def _with_state(rows: DataFrame, keys: list[Column]) -> DataFrame:
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Say in one line why a filesystem cannot be read."""
+    """Say in one line why a checkpoint cannot be read."""
     try:
         yield
-    except Py4JJavaError as error:
-        reason = str(error.java_exception.getMessage()).partition("\n")[0]
+    except (Py4JJavaError, PySparkException) as error:
+        text = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error
+        reason = str(text).partition("\n")[0]
         raise CheckpointError(path, f"it cannot be read: {reason}") from None
+    except DamagedFileError as error:  # of a copy
+        raise CheckpointError(path, f"its file {Path(error.path).name} {error.reason}") from None
 
 
 def _exists(spark: SparkSession, path: str) -> bool:

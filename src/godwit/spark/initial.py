@@ -43,6 +43,11 @@ def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict
                 names = ", ".join(specs)
                 raise ConfigError(f"operator '{name}' has several tables; name them: {names}")
             state = {next(iter(specs)): state}
+        if not isinstance(state, Mapping):
+            raise ConfigError(
+                f"the initial state of '{name}' must be a DataFrame, or DataFrames by table, "
+                f"not {type(state).__name__}"
+            )
         given[name] = {}
         for table, rows in state.items():
             if table not in specs:
