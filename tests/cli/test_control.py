@@ -72,6 +72,26 @@ def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(worker["records"] for worker in data["workers"]) == 4
 
 
+def test_a_better_balance_is_planned_and_applied(
+    query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert query.command("plan", "--drain", "1", "--explain") == 0
+    text = capsys.readouterr().out
+    assert "counts: the same workers, 8 of 16 bins move" in text
+    assert "1 ends without bins" in text
+    assert re.search(r"0 +8 +16 +\d+\.\d % +100\.0 %", text)
+    before = query.driver.routing("counts")
+    assert query.command("apply", "--drain", "1", "--dry-run") == 0
+    assert "8 of 16 bins move" in capsys.readouterr().out
+    assert query.driver.routing("counts").owners.tolist() == before.owners.tolist()
+    assert query.command("apply", "--drain", "1", "--strategy", "all-at-once", "--watch") == 0
+    assert query.driver.routing("counts").owners.tolist() == [0] * 16
+    assert query.command("plan") == 2
+    assert "--workers N, --rebalance or --drain WORKER" in capsys.readouterr().err
+    assert query.command("apply", "--workers", "3", "--tau", "0.01") == 2
+    assert "heaviest bin" in capsys.readouterr().err
+
+
 def test_plan_and_apply(query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
     assert query.command("plan", "--workers", "4", "--out", str(file)) == 0

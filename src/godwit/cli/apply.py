@@ -10,12 +10,15 @@ from godwit.cli import watch
 from godwit.cli.asking import ask
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json
+from godwit.cli.plan import add_target, explain, has_target, planned
 from godwit.errors import ConfigError
 from godwit.log.files import Location
+from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.model.plan import Plan
 from godwit.model.requests import Migrate
 from godwit.runtime.overview import Overview
+from godwit.runtime.targets import Measured
 from godwit.strategies import parse
 
 EXAMPLES = """\
@@ -23,6 +26,7 @@ examples:
   godwit apply /data/checkpoints/counts --workers 4
   godwit apply /data/checkpoints/counts grow.json --strategy matched:1 --watch
   godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
+  godwit apply /data/checkpoints/counts --rebalance --tau 0.2
 
 strategies: paced[:BUDGET] (destinations fetch ahead for 20% of the time that an epoch's work takes,
 or for a budget such as 50% or 50ms), all-at-once, fluid (one bin an epoch), batched:BINS,
@@ -38,13 +42,13 @@ def add_to(commands: Any) -> None:
         commands,
         "apply",
         run,
-        help="start a migration, by a plan or to a number of workers",
+        help="start a migration, by a plan or to other workers or a better balance",
         description="Ask a running query to migrate. It answers with its next epoch.",
         examples=EXAMPLES,
     )
     parser.add_argument("plan", metavar="PLAN", nargs="?", help="a file that 'godwit plan' wrote")
-    parser.add_argument("--workers", type=int, help="instead of a plan: spread evenly over so many")
-    parser.add_argument("--operator", help="needed with --workers if the query has several")
+    add_target(parser.add_argument_group("instead of a plan"))
+    parser.add_argument("--operator", help="needed without a plan if the query has several")
     parser.add_argument("--strategy", default="paced", help="default: %(default)s")
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS", help="from now")
     parser.add_argument(
@@ -54,19 +58,26 @@ def add_to(commands: Any) -> None:
         "--supersede", action="store_true", help="end an open migration where it is"
     )
     parser.add_argument("--watch", action="store_true", help="follow it to its end")
+    parser.add_argument("--dry-run", action="store_true", help="explain it, and ask for nothing")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     parse(arguments.strategy)  # refuses an unknown one
-    if (arguments.plan is None) == (arguments.workers is None):
-        raise ConfigError("give a plan or --workers, and not both")
+    if (arguments.plan is None) != has_target(arguments):
+        raise ConfigError("give a plan, or --workers, --rebalance or --drain, and not both")
     plan = None
     if arguments.plan is not None:
         plan = Plan.from_text(Path(arguments.plan).read_text(errors="replace"))
-    operator = Overview.of(path).operator(plan.operator if plan else arguments.operator).name
-    now = time.time()
+    overview = Overview.of(path)
+    view = overview.operator(plan.operator if plan else arguments.operator)
+    operator, now = view.name, time.time()
+    measured = Measured.of(History(path), operator, view.routing.bins)
+    shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
+    if arguments.dry_run:
+        explain(view, shown, overview.pace, measured.load)
+        return 0
 
     def request(decided: Intent) -> Migrate:
         routing = decided.routings[operator]
@@ -74,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             0,
             operator,
             routing,
-            plan.target(routing) if plan else routing.spread(arguments.workers),
+            plan.target(routing) if plan else planned(arguments, routing, measured),
             arguments.strategy,
             now,
             None if arguments.deadline is None else now + arguments.deadline,

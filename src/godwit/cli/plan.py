@@ -1,4 +1,4 @@
-"""`godwit plan CHECKPOINT --workers N`: which bins would move, as a file."""
+"""`godwit plan CHECKPOINT`: which bins would move, as a file."""
 
 import argparse
 import sys
@@ -9,10 +9,14 @@ import numpy as np
 
 from godwit.cli.command import add_command
 from godwit.cli.output import note, print_table, size
+from godwit.errors import ConfigError
 from godwit.log.files import Location
-from godwit.model.plan import Plan
+from godwit.log.history import History
+from godwit.model.plan import Moves, Plan
+from godwit.model.routing import Routing
 from godwit.runtime.overview import OperatorView, Overview
-from godwit.runtime.sizes import epochs_left
+from godwit.runtime.sizes import Sizes, epochs_left
+from godwit.runtime.targets import PLANNERS, Measured, target
 from godwit.strategies import AllAtOnce, Batched, Fluid
 
 MOVES = 20  # that are shown
@@ -22,8 +26,13 @@ examples:
   godwit plan /data/checkpoints/counts --workers 4 --explain
   godwit plan /data/checkpoints/counts --workers 4 --out grow.json
   godwit apply /data/checkpoints/counts grow.json --strategy batched:64
+  godwit plan /data/checkpoints/counts --rebalance --tau 0.2 --explain
+  godwit plan /data/checkpoints/counts --drain 3 --out drain.json
 
-The plan is JSON, to be read and changed by hand. It moves as few bins as an even spread allows.
+planners: even (equally many bins a worker, few moves, long runs of bins), scattered (single bins,
+the load of each worker within 1 + tau times the mean, few bytes moved), single-step (the same with
+one interval of bins a worker, the fewest bytes), hash (equally many bins, chosen at random). Load
+is the records of the last epochs. The plan is JSON, to be read and changed by hand.
 """
 
 
@@ -32,25 +41,59 @@ def add_to(commands: Any) -> None:
         commands,
         "plan",
         run,
-        help="plan a migration to another number of workers",
+        help="plan a migration: other workers, a better balance, a worker without bins",
         description="Plan a migration and print it, or write it to a file. Nothing moves.",
         examples=EXAMPLES,
     )
-    parser.add_argument("--workers", type=int, required=True, help="how many there shall be")
+    add_target(parser)
     parser.add_argument("--operator", help="needed if the query has several")
     parser.add_argument("--out", metavar="FILE", help="write the plan there; it must not exist")
     parser.add_argument(
-        "--explain", action="store_true", help="show owners now and then, bytes and time"
+        "--explain", action="store_true", help="show owners now and then, load, bytes and time"
+    )
+
+
+def add_target(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """What to plan for."""
+    parser.add_argument("--workers", type=int, help="how many there shall be")
+    parser.add_argument("--rebalance", action="store_true", help="spread the load better")
+    parser.add_argument(
+        "--drain", type=int, action="append", default=[], metavar="WORKER", help="give it no bins"
+    )
+    parser.add_argument(
+        "--planner", choices=PLANNERS, help="default: even with --workers alone, else scattered"
+    )
+    parser.add_argument("--tau", type=float, help="load above the mean; default: 0.1, if possible")
+
+
+def has_target(arguments: argparse.Namespace) -> bool:
+    return arguments.workers is not None or arguments.rebalance or bool(arguments.drain)
+
+
+def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured) -> Routing:
+    """The target that the arguments ask for."""
+    loaded = arguments.rebalance or arguments.drain or arguments.tau is not None
+    return target(
+        arguments.planner or ("scattered" if loaded else "even"),
+        routing,
+        measured,
+        workers=arguments.workers,
+        drained=arguments.drain,
+        tau=arguments.tau,
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    overview = Overview.of(Location.parse(arguments.checkpoint).path)
+    if not has_target(arguments):
+        raise ConfigError("say what to plan: --workers N, --rebalance or --drain WORKER")
+    path = Location.parse(arguments.checkpoint).path
+    overview = Overview.of(path)
     operator = overview.operator(arguments.operator)
-    target = operator.routing.spread(arguments.workers)
-    plan = Plan.of(operator.name, operator.routing, target)
+    measured = Measured.of(History(path), operator.name, operator.routing.bins)
+    goal = planned(arguments, operator.routing, measured)
+    plan = Plan.of(operator.name, operator.routing, goal)
     if arguments.explain:
-        explain(operator, plan, overview.pace)
+        explain(operator, plan, overview.pace, measured.load)
         if not arguments.out:
             return 0
     if arguments.out:
@@ -62,32 +105,49 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def explain(operator: OperatorView, plan: Plan, pace: float | None) -> None:
-    """Which bins go where, what each worker then has, how long it takes; bytes are estimated."""
-    origin, target = operator.routing, plan.target(operator.routing)
+def explain(operator: OperatorView, plan: Plan, pace: float | None, load: Sizes) -> None:
+    """Which bins go where and why, what each worker then has, how long it takes: estimates."""
+    origin, goal = operator.routing, plan.target(operator.routing)
     weights = [operator.sizes[moves.first : moves.last + 1].sum() for moves in plan.moves]
+    number = f"{origin.workers} -> {plan.workers}" if origin.workers != plan.workers else "the same"
     print(
-        f"{operator.name}: {origin.workers} -> {plan.workers} workers, {plan.bins:,} of "
-        f"{origin.bins:,} bins move, about {size(sum(weights))}\n"
+        f"{operator.name}: {number} workers, {plan.bins:,} of {origin.bins:,} bins move, "
+        f"about {size(sum(weights))}\n"
     )
+    shares = [100 * np.bincount(r.owners, load, r.workers) / load.sum() for r in (origin, goal)]
     shown = [
-        [f"{moves.first}-{moves.last}", moves.source, moves.target, size(weight)]
+        [_bins(moves), moves.source, moves.target, size(weight), _why(moves, origin, goal, shares)]
         for moves, weight in zip(plan.moves[:MOVES], weights, strict=False)
     ]
-    print_table(["bins", "from", "to", "state"], shown)
+    print_table(["bins", "from", "to", "state", "because"], shown)
     if len(plan.moves) > MOVES:
         print(f"... and {len(plan.moves) - MOVES:,} more: see the plan")
     print()
     rows = []
     for worker in range(max(origin.workers, plan.workers)):
-        before, after = (r.bins_of(worker) for r in (origin, target))
+        before, after = (r.bins_of(worker) for r in (origin, goal))
         gets = operator.sizes[np.setdiff1d(after, before)].sum()
         state = operator.sizes[after].sum()
-        rows.append([worker, len(before), len(after), size(gets), size(state)])
-    print_table(["worker", "bins", "then", "to read", "state"], rows)
+        had, gains = (f"{share[worker]:.1f} %" if worker < len(share) else "-" for share in shares)
+        rows.append([worker, len(before), len(after), had, gains, size(gets), size(state)])
+    print_table(["worker", "bins", "then", "load", "then", "to read", "state"], rows)
     print()
     for strategy in (AllAtOnce(), Batched(64), Fluid()):
-        epochs = epochs_left(strategy, origin, target)
+        epochs = epochs_left(strategy, origin, goal)
         seconds = f", about {epochs * pace:.0f} s" if pace else ""
         print(f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}{seconds}")
     print("paced: as many epochs as destinations need to fetch what they lack")
+
+
+def _bins(moves: Moves) -> str:
+    return str(moves.first) if moves.first == moves.last else f"{moves.first}-{moves.last}"
+
+
+def _why(moves: Moves, origin: Routing, goal: Routing, shares: list[Sizes]) -> str:
+    """What the worker that loses bins, or the one that gets them, is moved for."""
+    if not len(goal.bins_of(moves.source)):
+        return f"{moves.source} ends without bins"
+    if moves.target >= origin.workers or not len(origin.bins_of(moves.target)):
+        return f"{moves.target} had no bins"
+    had, mean = shares[0][moves.source], 100 / goal.workers
+    return f"{moves.source} had {had:.1f} % of the load, the mean is {mean:.1f} %"

@@ -3,22 +3,34 @@
 import shutil
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from godwit.errors import ConfigError, GodwitError, RefusedError
+from godwit.log.history import History
 from godwit.model.requests import Migrate, OnTimeout, Schedule
 from godwit.model.routing import Routing, Update
 from godwit.runtime.driver import Driver
 from godwit.runtime.sizes import seconds_left
+from godwit.runtime.targets import Measured, Planner, target
 from godwit.spark.engine import Engine
 from godwit.strategies import Strategy, parse
 from godwit.strategies.steps import left
 
 _TIDY_SECONDS = 10.0  # to wait for, at most, while the files of a query that has ended are deleted
+
+
+class How(TypedDict, total=False):
+    """How a migration goes; see `Query.migrate`."""
+
+    strategy: Strategy | str | None
+    deadline: float | None
+    on_timeout: OnTimeout
+    supersede: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +182,55 @@ class Query:
             supersede=supersede,
         )
         return Migration(self._driver, request)
+
+    def rescale(
+        self,
+        workers: int,
+        operator: str | None = None,
+        *,
+        planner: Planner = "scattered",
+        tau: float | None = None,
+        **how: Unpack[How],
+    ) -> Migration:
+        """Migrate to so many workers, with a target that `planner` finds from the measured load.
+
+        No worker gets more than `1 + tau` times the mean load, by default 1.1 times or as little as
+        can be reached. `how` is as in `migrate`. Raises InfeasibleError, RefusedError.
+        """
+        return self._planned(operator, planner, tau, how, workers=workers)
+
+    def rebalance(
+        self, tau: float | None = None, operator: str | None = None, **how: Unpack[How]
+    ) -> Migration:
+        """Bring the load of every worker within `1 + tau` times the mean, by few bytes moved."""
+        return self._planned(operator, "scattered", tau, how)
+
+    def drain(
+        self,
+        worker: int,
+        operator: str | None = None,
+        *,
+        tau: float | None = None,
+        **how: Unpack[How],
+    ) -> Migration:
+        """Share the bins of a worker out among the others; it stays, without anything to do."""
+        return self._planned(operator, "scattered", tau, how, drained=[worker])
+
+    def _planned(
+        self,
+        operator: str | None,
+        planner: Planner,
+        tau: float | None,
+        how: How,
+        *,
+        workers: int | None = None,
+        drained: Sequence[int] = (),
+    ) -> Migration:
+        name = self._only(operator)
+        routing = self.routing(name)
+        measured = Measured.of(History(self._driver.checkpoint), name, routing.bins)
+        goal = target(planner, routing, measured, workers=workers, drained=drained, tau=tau)
+        return self.migrate(goal, name, **how)
 
     def migration(self, operator: str | None = None) -> Migration | None:
         """The open migration of an operator, which an earlier start may have accepted."""

@@ -1,0 +1,111 @@
+"""The target of a migration, planned from what the engine has measured."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from godwit.errors import ConfigError, InfeasibleError
+from godwit.log.history import History
+from godwit.model.loads import Loads
+from godwit.model.routing import Routing, check_workers
+from godwit.planner import hashed, intervals_of, scattered, single_step
+from godwit.runtime.sizes import Sizes, bytes_by_bin
+from godwit.state.tree import Tree
+
+Planner = Literal["even", "scattered", "single-step", "hash"]
+
+PLANNERS: Final[tuple[Planner, ...]] = get_args(Planner)
+TAU: Final = 0.1  # if nobody says anything else, and it can be kept
+AGEING: Final = 0.8  # what an epoch counts for, beside the one after it
+EPOCHS: Final = 20  # that are looked at, if so many are retained
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """By bin: the records of an epoch, of which newer ones count for more, and bytes of state."""
+
+    records: Sizes
+    bytes: Sizes
+
+    @classmethod
+    def of(cls, history: History, operator: str, bins: int) -> "Measured":
+        """As the newest published epochs tell."""
+        newest = [epoch for epoch in history.epochs() if epoch >= 0][-EPOCHS:]
+        records, weights, size = np.zeros(bins), 0.0, np.zeros(bins)
+        for epoch in newest:
+            manifest = history.manifest(epoch)
+            if manifest is None or operator not in manifest.receipts:  # deleted meanwhile, or new
+                continue
+            records, weights = AGEING * records, AGEING * weights + 1
+            for receipt in manifest.receipts[operator]:
+                if receipt["loads"]:
+                    records += Loads.from_text(receipt["loads"]).by_bin(bins)
+            trees = [Tree.from_json(tree) for tree in manifest.trees[operator].values()]
+            size = bytes_by_bin(trees, bins)
+        return cls(records / max(weights, 1.0), size)
+
+    @property
+    def load(self) -> Sizes:
+        """What is to be balanced: records; where none have come, state; else bins."""
+        for each in (self.records, self.bytes):
+            if each.any():
+                return each
+        return np.ones(len(self.bytes))
+
+
+def target(
+    planner: Planner,
+    routing: Routing,
+    measured: Measured,
+    *,
+    workers: int | None = None,
+    drained: Collection[int] = (),
+    tau: float | None = None,
+) -> Routing:
+    """The routing that a planner finds best: over so many workers, or as many as there are.
+
+    Workers above that number, and `drained` ones, end without a bin. No worker gets more than
+    `1 + tau` times the mean load, which `even` and `hash` do not look at; without a `tau` it is
+    0.1, or if that cannot be kept, the smallest that the planner can keep.
+    """
+    number = routing.workers if workers is None else workers
+    check_workers(number)
+    for worker in drained:
+        if not 0 <= worker < routing.workers:
+            raise ConfigError(f"there is no worker {worker}, but 0 to {routing.workers - 1}")
+    if drained and planner != "scattered":
+        raise ConfigError(f"'{planner}' cannot keep a worker without bins; plan with 'scattered'")
+    if planner == "even":
+        return routing.spread(number)
+    if planner == "hash":
+        after = hashed(routing.owners, number, measured.load, measured.bytes)
+        return Routing(after.owners, number)
+    try:
+        return _balanced(planner, routing, measured, number, drained, TAU if tau is None else tau)
+    except InfeasibleError as error:
+        if tau is not None:
+            raise
+        least = error.tau * (1 + 1e-6) + 1e-9  # above what rounding may have cost
+        return _balanced(planner, routing, measured, number, drained, least)
+
+
+def _balanced(
+    planner: Planner,
+    routing: Routing,
+    measured: Measured,
+    workers: int,
+    drained: Collection[int],
+    tau: float,
+) -> Routing:
+    load, size = measured.load, measured.bytes
+    if planner == "single-step":
+        owners = single_step(intervals_of(routing), workers, load, size, tau).owners
+    else:
+        gone = {*drained, *range(workers, routing.workers)}
+        left = workers - len([worker for worker in drained if worker < workers])
+        if left < 1:
+            raise ConfigError("no worker would be left")
+        owners = scattered(routing.owners, left, load, size, tau, drained=gone).owners
+    return Routing(owners, max(workers, int(owners.max()) + 1))
