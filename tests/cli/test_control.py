@@ -191,13 +191,13 @@ def run(arguments: list[str]) -> int:
 
 
 BAD = {
-    "neither": (["apply", "{}"], "give a plan or --workers"),
+    "neither": (["apply", "{}"], "give a plan, or --workers"),
     "strategy": (["apply", "{}", "--workers", "2", "--strategy", "x"], "unknown strategy 'x'"),
     "operator": (["apply", "{}", "--workers", "2", "--operator", "sums"], "unknown operator"),
     "workers": (["plan", "{}", "--workers", "0"], "workers must be from 1"),
     "plan file": (["apply", "{}", "missing.json"], "missing.json"),
     "no plan": (["apply", "{}", sys.executable], "not a plan that Godwit can read"),
-    "no workers": (["plan", "{}"], "required: --workers; see godwit plan --help"),
+    "no workers": (["plan", "{}"], "say what to plan: --workers N"),
     "no command": ([], "required: COMMAND; see godwit --help"),
     "deadline": (["apply", "{}", "--workers", "2", "--deadline", "nan"], "--deadline: invalid"),
     "timeout": (["apply", "{}", "--workers", "2", "--on-timeout", "x"], "invalid choice: 'x'"),
