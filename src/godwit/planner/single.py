@@ -139,7 +139,8 @@ class Scan:
     may be matched already (`MAYBE`), if it is not (`FREE`), and the latter less the size of all
     tasks before (`LESS`). A query asks for the maximum of a row from one begin of the new interval
     to another, adds `plus`, and offers the sum to the end of the interval, in row `MAYBE` or
-    `FREE`. The queries of an end follow on each other, those of target t from `bounds[t]` on.
+    `FREE`. The queries are in the order of ends and of these rows, those of row r and end e from
+    `bounds[2 * e + r]` on.
     """
 
     sizes: Floats  # of all tasks before a position
@@ -150,6 +151,7 @@ class Scan:
     plus: Floats
     place: Ints  # the old interval that is matched, or NOBODY
     bounds: Ints
+    maxima: "_Maxima"
 
     @classmethod
     def of(cls, before: Sequence[Interval], load: Floats, size: Floats, limit: float) -> "Scan":
@@ -166,10 +168,10 @@ class Scan:
         end = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts - old[:, 0] - 1, counts)
         start, stop = old[place, 0], old[place, 1]
         kept = sizes[np.minimum(end, stop)]
-        target = np.where(end < stop, MAYBE, FREE) * len(ends) + end
+        target = 2 * end + np.where(end < stop, MAYBE, FREE)
 
         nobody, nothing = np.full(len(ends), NOBODY), np.zeros(len(ends))
-        maybe, free = MAYBE * len(ends) + ends, FREE * len(ends) + ends
+        maybe, free = 2 * ends + MAYBE, 2 * ends + FREE
         queries = [
             # row, first and last begin, what else stays, who is matched, target
             (MAYBE, low, ends, nothing, nobody, maybe),
@@ -184,21 +186,19 @@ class Scan:
         )
         asked = np.flatnonzero(first <= last)
         order = asked[targets[asked].argsort(kind="stable")]
+        row, first, last = row[order], first[order], last[order]
         bounds = targets[order].searchsorted(np.arange(2 * len(ends) + 1))
-        return cls(
-            sizes, at_ends, row[order], first[order], last[order], plus[order], who[order], bounds
-        )
+        maxima = _Maxima.of(len(ends), row, first, last)
+        return cls(sizes, at_ends, row, first, last, plus[order], who[order], bounds, maxima)
 
     def layers(self, nodes: int) -> Floats:
         """What stays at most, by number of intervals, row and position."""
         width = len(self.sizes)
-        maxima = _Maxima.of(width, self.row, self.first, self.last)
         layers = np.full((nodes + 1, 3, width), -np.inf)
         layers[0, :, 0] = 0.0
         for layer, following in pairwise(layers):  # the second is made from the first
-            offers = maxima.of_ranges(layer)
-            offers += self.plus
-            following[:LESS] = np.maximum.reduceat(offers, self.bounds[:-1]).reshape(2, width)
+            offers = self.maxima.of_ranges(layer, slice(None)) + self.plus
+            following[:LESS] = np.maximum.reduceat(offers, self.bounds[:-1]).reshape(width, 2).T
             np.maximum(following[MAYBE], following[FREE], out=following[MAYBE])
             # Between two old intervals both cases are one.
             following[FREE, self.at_ends] = following[MAYBE, self.at_ends]
@@ -207,23 +207,18 @@ class Scan:
 
     def parts(self, layers: Floats) -> list[Part]:
         """Intervals that keep as much as `layers` says, found from the last to the first."""
-        width, between = len(self.sizes), set(self.at_ends.tolist())
-        end, row = width - 1, MAYBE
+        between = set(self.at_ends.tolist())
+        end, row = len(self.sizes) - 1, MAYBE
         parts = []
         for layer in layers[-2::-1]:
-            targets = [MAYBE * width + end, FREE * width + end]
-            if row == FREE and end not in between:
-                targets = targets[1:]
-            asked = np.concatenate(
-                [np.arange(self.bounds[target], self.bounds[target + 1]) for target in targets]
-            )
-            rows, first, last = self.row[asked], self.first[asked], self.last[asked]
-            offers = _Maxima.of(width, rows, first, last).of_ranges(layer) + self.plus[asked]
-            best = int(offers.argmax())
-            offered = layer[rows[best], first[best] : last[best] + 1]
-            begin = int(first[best]) + int(offered.argmax())
-            parts.append(Part(begin, end, int(self.place[asked[best]])))
-            end, row = begin, min(int(rows[best]), FREE)
+            row = MAYBE if end in between else row
+            start, stop = self.bounds[2 * end + row], self.bounds[2 * end + 2]  # both, or FREE
+            offers = self.maxima.of_ranges(layer, slice(start, stop)) + self.plus[start:stop]
+            query = start + int(offers.argmax())
+            first, last = int(self.first[query]), int(self.last[query])
+            begin = first + int(layer[self.row[query], first : last + 1].argmax())
+            parts.append(Part(begin, end, int(self.place[query])))
+            end, row = begin, min(int(self.row[query]), FREE)
         return parts[::-1]
 
 
@@ -243,10 +238,10 @@ class _Maxima:
         from_first = (level * 3 + row) * width + first
         return cls(table, from_first, from_first + length - (1 << level))
 
-    def of_ranges(self, layer: Floats) -> Floats:
+    def of_ranges(self, layer: Floats, some: slice) -> Floats:
         self.table[0] = layer
         for level, (shorter, longer) in enumerate(pairwise(self.table)):
             half = 1 << level
             np.maximum(shorter[:, :-half], shorter[:, half:], out=longer[:, :-half])
         flat = self.table.reshape(-1)
-        return np.maximum(flat.take(self.from_first), flat.take(self.to_last))
+        return np.maximum(flat.take(self.from_first[some]), flat.take(self.to_last[some]))
