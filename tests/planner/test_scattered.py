@@ -76,6 +76,18 @@ def test_equals_brute_force(seed: int) -> None:
             found = scattered(owners, workers, load, size, tau, **options)
             assert found.cost == pytest.approx(best), (owners, workers, load, size, tau, options)
             assert found.gap == pytest.approx(0, abs=1e-6)
+            if capacity is None:
+                assert_settled(found, owners, load, (1 + tau) * sum(load) / workers)
+
+
+def assert_settled(
+    found: Placement, owners: Sequence[int], load: Sequence[float], limit: float
+) -> None:
+    """No bin has moved that could have stayed, not even one without state."""
+    loads = np.bincount(found.owners, load, minlength=max(owners) + 1)
+    for bin, home in enumerate(owners):
+        if found.owners[bin] != home and home in found.owners:
+            assert loads[home] + load[bin] > limit
 
 
 @st.composite

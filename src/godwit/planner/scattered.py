@@ -19,7 +19,7 @@ from godwit.planner.placement import (
     check_workers,
     measured,
 )
-from godwit.planner.shedding import by_worker, least, shed
+from godwit.planner.shedding import by_worker, least, returned, shed
 from godwit.planner.single import single_step, sums
 
 EXACT = 512  # bins times workers, up to which the best placement is searched for
@@ -95,6 +95,12 @@ class _Problem:
 
     def placement(self, after: Owners) -> Placement:
         return measured(self.owners, after, self.load, self.size)
+
+    def settled(self, after: Owners) -> Owners:
+        """The same or better: what can stay stays, even if it costs nothing to move."""
+        working = np.zeros(len(self.share), np.bool_)
+        working[after] = True
+        return returned(self.owners, after, self.load, self.size, self.limit, working)
 
     def bound(self) -> float:
         """What no placement can do without: drained bins, and a cover of every overload."""
@@ -226,7 +232,7 @@ def _improved(
         if found.owners is None:
             break
         if problem.keeps(found.owners):
-            better = problem.placement(found.owners)
+            better = problem.placement(problem.settled(found.owners))
             return (better if best is None or better.cost < best.cost else best), bound
     return best, bound
 

@@ -48,8 +48,8 @@ def sequence(
     """The assignments after each of the migrations to `nodes[0]`, `nodes[1]`, ... nodes.
 
     Together they move the least state. `tau` is one for all, or one for each migration. A node
-    keeps its id as long as it is there; ids are not used again. The search is exact, and may take
-    exponential time: for few migrations, of as many tasks as the series has freedom.
+    keeps its id as long as it is there; ids are not used again. The search is exact, and in the
+    worst case takes exponential time.
 
     >>> [one.cost for one in sequence([(0, 13), (13, 20)], [3, 4], [1] * 20, [1] * 20, 0.4)]
     [4.0, 2.0]
@@ -57,7 +57,7 @@ def sequence(
     loads, sizes = check_weights(load, size)
     before = check_intervals(intervals, len(loads))
     counts = [check_nodes(count) for count in nodes]
-    taus = [tau] * len(counts) if isinstance(tau, int | float) else list(tau)
+    taus = list(tau) if isinstance(tau, Sequence) else [tau] * len(counts)
     if len(taus) != len(counts):
         raise ConfigError(f"there are {len(counts)} migrations and {len(taus)} values of tau")
     steps = [_Step(n, check_tau(one), loads, sizes) for n, one in zip(counts, taus, strict=True)]

@@ -25,12 +25,28 @@ def shed(
     ]
     after = owners.copy()
     after[np.concatenate([np.zeros(0, np.int64), *leave])] = -1
-    kept = after >= 0
-    room = limit - np.bincount(after[kept], load[kept], len(limit))
-    room = np.where(working, room.clip(0), -1.0)
-    if not _place(owners, after, load, price, room):
+    if not _place(owners, after, load, price, _room(after, load, limit, working)):
         return None
-    _return_home(owners, after, load, price, room)
+    return returned(owners, after, load, price, limit, working)
+
+
+def returned(
+    owners: Owners,
+    after: Owners,
+    load: Floats,
+    price: Floats,
+    limit: Floats,
+    working: npt.NDArray[np.bool_],
+) -> Owners:
+    """The placement `after`, but bins stay that fit where they are, the dear ones first."""
+    after, room = after.copy(), _room(after, load, limit, working)
+    moved = np.flatnonzero(owners != after)
+    for bin in moved[price[moved].argsort(kind="stable")[::-1]].tolist():
+        home, weight = owners[bin], load[bin]
+        if room[home] >= weight:
+            room[after[bin]] += weight
+            room[home] -= weight
+            after[bin] = home
     return after
 
 
@@ -122,12 +138,8 @@ def _push_out(
     return None
 
 
-def _return_home(owners: Owners, after: Owners, load: Floats, price: Floats, room: Floats) -> None:
-    """Let bins stay that fit where they are, the dear ones first."""
-    moved = np.flatnonzero(owners != after)
-    for bin in moved[price[moved].argsort(kind="stable")[::-1]].tolist():
-        home, weight = owners[bin], load[bin]
-        if room[home] >= weight:
-            room[after[bin]] += weight
-            room[home] -= weight
-            after[bin] = home
+def _room(after: Owners, load: Floats, limit: Floats, working: npt.NDArray[np.bool_]) -> Floats:
+    """What every worker can still take; below 0 for those that do not work."""
+    placed = after >= 0
+    room = limit - np.bincount(after[placed], load[placed], len(limit))
+    return np.where(working, room.clip(0), -1.0)
