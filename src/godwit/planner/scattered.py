@@ -135,13 +135,24 @@ class _Problem:
         return best
 
     def _priced(self, a_move: float) -> Placement | None:
+        """The cheapest found with this price on a move, on top of that of its state."""
         working = np.zeros(len(self.share), np.bool_)
         state = np.bincount(self.owners, self.size, len(self.share))[self.candidates]
         working[self.candidates[(-state).argsort(kind="stable")[: self.workers]]] = True
-        after = shed(self.owners, self.load, self.size + a_move, self.limit, working)
-        if after is None or not self.keeps(after):
-            after = self._evenly(working)
-        return self.placement(after) if self.keeps(after) else None
+        # Heavy bins are cheap for their load. But one that has room nowhere pushes many others out.
+        room = self.limit - np.bincount(self.owners, self.load, len(self.share))
+        heavy = self.load > room[working].max()
+        price = self.size + a_move
+        prices = [price, np.where(heavy, price + price.sum(), price)] if heavy.any() else [price]
+        found = [
+            after
+            for one in prices
+            if (after := shed(self.owners, self.load, one, self.limit, working)) is not None
+        ]
+        found = [after for after in found if self.keeps(after)] or [self._evenly(working)]
+        if not self.keeps(found[0]):
+            return None
+        return min(map(self.placement, found), key=attrgetter("cost"))
 
     def _evenly(self, working: npt.NDArray[np.bool_]) -> Owners:
         """Without regard to where bins are: the heaviest first, to who has least for its share."""
