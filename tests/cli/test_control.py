@@ -4,18 +4,23 @@ import json
 import re
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from godwit.cli import asking, main
+from godwit.log.spark_log import NO_SPARK
+from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
 from godwit.operators import StateMachine
 from godwit.runtime.driver import Driver
 from godwit.strategies import fluid
 from godwit.testing import Simulation
 from tests.runtime.samples import content, drive, publish, simulate, words
+from tests.runtime.timed_workloads import at
+from tests.runtime.window_workloads import WINDOWS
 
 
 class Running:
@@ -90,6 +95,37 @@ def test_a_better_balance_is_planned_and_applied(
     assert "--workers N, --rebalance or --drain WORKER" in capsys.readouterr().err
     assert query.command("apply", "--workers", "3", "--tau", "0.01") == 2
     assert "heaviest bin" in capsys.readouterr().err
+
+
+def test_status_tells_load_event_time_and_backlog(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three records at one worker and one at the other; the greatest time is 9 s past midnight,
+    the delay 1 s; and 12,345 offsets are left to read."""
+    sim = simulate(tmp_path, WINDOWS.operator, schema=WINDOWS.schema)
+    records = pa.Table.from_pylist(list(WINDOWS.records), schema=WINDOWS.schema)
+    hashes = hash_rows(records.select(WINDOWS.operator.key.names))
+    owners = sim.driver.routing("windows").owners_at(hashes).tolist()
+    placed = list(zip(WINDOWS.records, owners, strict=True))
+    last, other = next((row, owner) for row, owner in placed if row["at"] == at(9))
+    sim.feed([last, *[row for row, owner in placed if owner != other][:3]])
+    assert main(["status", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "last epoch 4 records, imbalance 1.50\n" in text
+    assert "watermark" not in text  # there was none in the only epoch
+    sim.driver.begin(1, NO_SPARK, "1", backlog=12_345)
+    assert main(["status", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("epoch 0, epoch 1 in flight, backlog 12,345\n")
+    assert "\nwatermark 2020-01-01 00:00:08\n" in text
+    assert main(["status", str(tmp_path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["epoch"], data["begun"], data["backlog"]) == (0, 1, 12_345)
+    windows = data["operators"]["windows"]
+    assert (windows["imbalance"], windows["records"]) == (1.5, 4)
+    assert windows["workers"][other]["records"] == 1
+    midnight = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
+    assert windows["watermark"] == (midnight + 8) * 1_000_000
 
 
 def test_plan_and_apply(query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

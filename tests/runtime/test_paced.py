@@ -1,8 +1,10 @@
 """Paced migrations: destinations fetch ahead of need, and what they have changes its worker."""
 
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from unittest.mock import patch
 
 import numpy as np
@@ -12,7 +14,11 @@ import pytest
 from godwit.errors import GodwitError
 from godwit.log import History
 from godwit.model.routing import Routing
+from godwit.runtime import work
+from godwit.runtime.receipt import Receipt
 from godwit.state import file as state_file
+from godwit.state.cache import FileCache
+from godwit.state.table import FileRef
 from godwit.strategies import all_at_once, paced
 from godwit.testing import Simulation
 from tests.runtime.samples import begin, counts, simulate, words
@@ -67,6 +73,44 @@ def test_with_time_enough_all_is_fetched_in_the_first_epoch(
     assert sim.driver.routing("counts") == TARGET
     assert fetched(tmp_path, 2) == [0, 0, 0, 0]
     assert counts(sim) == dict.fromkeys(KEYS, 2)
+
+
+def test_a_share_is_of_what_recent_epochs_took_without_fetching(sim: Simulation) -> None:
+    """Namely of the slowest worker, in the median of the last five epochs."""
+    sim.migrate(TARGET, strategy=paced("+20 %"))
+    slowest = [0.5, 8.0, 2.0, 1.0, 3.0, 9.0, 4.0]
+    for epoch, seconds in enumerate(slowest, start=1):
+        intent = begin(sim.driver, epoch)
+        ahead = sim.driver.work(intent, "counts").ahead
+        assert ahead is not None
+        if epoch > 5:
+            assert ahead.seconds == pytest.approx(0.2 * median(slowest[epoch - 6 : epoch - 1]))
+        receipts = [
+            Receipt(worker, seconds={"process": seconds / (worker + 1), "fetch": 99.0})
+            for worker in range(intent.routings["counts"].workers)
+        ]
+        sim.driver.commit(intent, {"counts": receipts})
+
+
+@pytest.mark.parametrize(("budget", "files"), [("0 s", 1), ("2 s", 2), ("2.5 s", 3)])
+def test_fetching_ends_with_the_file_that_uses_the_budget_up(
+    sim: Simulation, budget: str, files: int
+) -> None:
+    """Each file takes a second of a clock that nothing else moves."""
+    now, fetched, fetch = [0.0], Counter[str](), FileCache.fetch
+
+    def fetch_slowly(cache: FileCache, ref: FileRef) -> None:
+        fetch(cache, ref)
+        fetched[str(cache._directory)] += 1
+        now[0] += 1
+
+    sim.migrate(TARGET, strategy=paced(budget))
+    with (
+        patch.object(FileCache, "fetch", fetch_slowly),
+        patch.object(work, "perf_counter", lambda: now[0]),
+    ):
+        sim.feed([])
+    assert list(fetched.values()) == [files] * 3  # of workers 1, 2 and 3
 
 
 def test_without_pace_destinations_fetch_when_they_need_it(sim: Simulation, tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ import pytest
 import godwit.operators as ops
 from godwit.errors import IncompatibleError, OperatorError
 from godwit.operators import Aggregate, Form, Function, List, Map, Operator, StateMachine, Value
+from godwit.operators.windowed import Windowed
+from godwit.operators.windows import tumbling
+from tests.runtime.damage import intent
+from tests.runtime.death import death_at
 from tests.runtime.samples import COUNTS, WORDS, content, counts, drive, publish, simulate, words
+from tests.runtime.timed_workloads import at
+from tests.runtime.window_workloads import WINDOWS
+from tests.runtime.workloads import KEY
 
 # -- what may change -------------------------------------------------------------------------------
 
@@ -244,6 +251,34 @@ def test_other_changes_are_refused_by_name_before_anything_is_written(
 
 
 TIMES = pa.schema({"word": pa.string(), "sent": pa.int64(), "arrived": pa.int64()})
+
+
+def test_a_replay_keeps_the_watermark_of_its_intent_whatever_the_delay_is_now(
+    tmp_path: Path,
+) -> None:
+    """With a delay of 1 s the watermark closes a window in the epoch that is replayed; with that of
+    the restart it would not, and it does not go back either."""
+    early, late = (next(row for row in WINDOWS.records if row["at"] == at(s)) for s in (0, 9))
+    sim = simulate(tmp_path, WINDOWS.operator, schema=WINDOWS.schema)
+    sim.feed([early, late])
+    with death_at("receipts", "before"):
+        sim.feed([])
+    delayed = Windowed.define(
+        "windows",
+        KEY,
+        {"rows": ops.count(), "total": ops.sum("n")},
+        WINDOWS.schema,
+        tumbling("2 s"),
+        time="at",
+        delay="1 h",
+    )
+    sim.restart(operator=delayed)
+    sim.resume()
+    assert [row["window_end"] for row in sim.sink[1]] == [at(2)]
+    sim.feed([early, late])  # the early one is late
+    assert [row["total"] for row in sim.state()] == [2 * late["n"]]
+    first, second = (intent(tmp_path, epoch).watermarks["windows"] for epoch in (1, 2))
+    assert first == second
 
 
 @pytest.mark.parametrize(

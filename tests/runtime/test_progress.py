@@ -1,0 +1,86 @@
+"""What is left of a migration, in bytes and seconds: estimates that can be told beforehand."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from godwit.log.layout import manifest_name
+from godwit.model.hashing import hash_rows
+from godwit.model.requests import Migrate
+from godwit.model.routing import Routing
+from godwit.protocol.migration import Migration, Phase
+from godwit.runtime.overview import Overview
+from godwit.runtime.sizes import seconds_left
+from godwit.spark import query
+from godwit.spark.query import Progress
+from godwit.strategies import batched
+from godwit.testing import Simulation
+from tests.runtime.samples import simulate, words
+
+KEYS = [f"word {i}" for i in range(500)]
+ORIGIN, TARGET = Routing.even(16, 2), Routing.even(16, 4)  # the bins 4 to 15 move
+PACE = 5.0  # seconds from one epoch to the next
+
+
+def tell_time(sim: Simulation, checkpoint: Path) -> None:
+    """Let the epochs have been published at their pace."""
+    for epoch in range(sim.committed + 1):
+        os.utime(checkpoint / "godwit" / manifest_name(epoch), (PACE * epoch, PACE * epoch))
+
+
+def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -> None:
+    sim = simulate(tmp_path, bins=16)
+    sim.feed(words(*KEYS))
+    keys = np.bincount(ORIGIN.bins_at(hash_rows(pa.table({"word": KEYS}))), minlength=16)
+    files = [path for path in (tmp_path / "godwit" / "state").rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    request = sim.driver.migrate("counts", TARGET, strategy=batched(5))
+    migration = query.Migration(sim.driver, request)
+    assert migration.progress.bins == 12
+    for arrived, epochs in ((5, 2), (10, 1)):
+        sim.feed([])
+        tell_time(sim, tmp_path)
+        left = round(size * keys[4 + arrived :].sum() / len(KEYS))
+        assert migration.progress == Progress(arrived, 12, "open", left, PACE * epochs)
+        shown = Overview.of(tmp_path).operator("counts").migration
+        assert shown is not None
+        assert (shown.arrived, shown.bytes_left, shown.seconds_left) == (
+            arrived,
+            left,
+            PACE * epochs,
+        )
+    sim.feed([])
+    assert migration.progress == Progress(12, 12, "done")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "arrived", "seconds"),
+    [
+        ("fluid", 3, 9 * PACE),
+        ("all-at-once", 0, PACE),
+        ("matched", 4, 8 * PACE),  # all of worker 1, which gives one bin at a time
+        ("matched:2", 4, 24 * PACE),
+        ("paced", 0, None),
+        ("paced", 3, 90.0),  # three times as long as the quarter took
+    ],
+)
+def test_the_seconds_of_each_strategy(strategy: str, arrived: int, seconds: float | None) -> None:
+    migration = Migration.of(Migrate(1, "counts", ORIGIN, TARGET, strategy, time=100.0), ORIGIN)
+    routing = ORIGIN.toward(TARGET, np.arange(4, 4 + arrived))
+    assert seconds_left(migration, routing, PACE, now=130.0) == seconds
+
+
+def test_the_seconds_of_a_way_back_or_without_a_pace_may_be_unknown() -> None:
+    fluid, paced = (
+        Migration.of(Migrate(1, "counts", ORIGIN, TARGET, strategy, time=100.0), ORIGIN)
+        for strategy in ("fluid", "paced")
+    )
+    there = ORIGIN.toward(TARGET, np.arange(4, 7))
+    assert seconds_left(fluid, there, None, now=130.0) is None
+    back = replace(fluid, phase=Phase.RETURNING)
+    assert seconds_left(back, there, PACE, now=130.0) == 3 * PACE
+    assert seconds_left(replace(paced, phase=Phase.RETURNING), there, PACE, now=130.0) is None
