@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import NoReturn
 
 import pyarrow as pa
@@ -49,6 +50,7 @@ _TOKEN = re.compile(
 )
 
 
+@lru_cache(1024)  # a log tells the same few schemas again and again
 def parse(ddl: str) -> pa.Schema:
     """Read a schema as Spark's DDL writes it; a comment is allowed and dropped.
 

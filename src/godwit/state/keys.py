@@ -111,6 +111,8 @@ def grouped(order: Rows, found: Hashes, keys: pa.Table) -> tuple[Rows, Rows]:
     first = changes(found)
     starts = np.flatnonzero(first)
     later = np.flatnonzero(~first)
+    if not len(later):
+        return order, starts
     before = order[later - 1]  # the record of the same hash that comes before
     same = equal(keys.take(pa.array(order[later])), keys.take(pa.array(before)))
     if same.all():
@@ -183,7 +185,10 @@ def _equal(a: pa.Array, b: pa.Array) -> Mask:
     x, y = _integers(a), _integers(b)
     if x is not None and y is not None:
         return np.equal(x, y)
-    return _mask(pc.equal(a, b)) | (_mask(pc.is_null(a)) & _mask(pc.is_null(b)))
+    same = _mask(pc.equal(a, b))
+    if not (a.null_count and b.null_count):
+        return same
+    return same | (_mask(pc.is_null(a)) & _mask(pc.is_null(b)))
 
 
 def _less(a: pa.Array, b: pa.Array) -> Mask:
@@ -212,5 +217,6 @@ def _integers(array: pa.Array) -> Integers | None:
 
 def _mask(array: pa.Array) -> Mask:
     """True where the array is, False where it is false or null."""
-    mask: Mask = array.fill_null(False).to_numpy(zero_copy_only=False)
+    known = array.fill_null(False) if array.null_count else array
+    mask: Mask = known.to_numpy(zero_copy_only=False)
     return mask
