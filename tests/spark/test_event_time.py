@@ -84,12 +84,12 @@ def test_chained_windows_close_on_time_while_both_operators_move(
         clicks(58, 66, 7) + clicks(61, user="w"),  # 7 is late
         clicks(90, 96),
     ]
-    query = job.start(tmp_path / "checkpoint", workers=2, bins=64)
+    query = job.start(tmp_path / "checkpoint", workers=2, bins=16)
     for number, batch in enumerate(batches):
         feed.add(batch)
         query.process_all_available()
         if number == 1:
-            assert query.migrate(4, "tens", strategy=gw.batched(8)).wait(60) == "done"
+            assert query.migrate(4, "tens", strategy=gw.batched(4)).wait(60) == "done"
             query.migrate(3, "thirties")
     query.finish()
 

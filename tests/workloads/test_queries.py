@@ -22,7 +22,7 @@ from tests.workloads.oracle import answer
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 HOUSE = Auctions(rate=Rate.parse("1k"), out_of_order=70)
-EPOCHS, EVENTS = 4, 2000  # an epoch
+EPOCHS, EVENTS = 3, 2000  # an epoch
 WORKERS = {0: 3, 1: 1}  # by the epoch after which all operators are to have so many
 DELAY = "100 ms"
 LENGTHS = {"length": "4 s", "slide": "1 s", "gap": "150 ms"}
