@@ -99,7 +99,23 @@ def test_an_available_now_run_ends_with_an_open_migration_that_goes_on_later(
         assert set(restarted.routing().owners) == {1}
     finally:
         restarted.stop()
-    assert state(spark, tmp_path / "checkpoint") == Counter("abbc")
+    feed.add(words("c d"))
+    query = job.start(tmp_path / "checkpoint", available_now=True)
+    stepwise = query.migrate(gw.Routing.even(16, 1), strategy="fluid")
+    query.await_termination()
+    assert stepwise.wait() == "open"
+    arrived, bins = stepwise.progress.arrived, stepwise.progress.bins
+    assert arrived < bins == 16
+    restarted = job.start(tmp_path / "checkpoint")
+    try:
+        found = restarted.migration()
+        assert found is not None
+        assert (found.id, found.progress.arrived) == (stepwise.id, arrived)
+        found.abort()
+        assert found.wait(timeout=60) == "aborted"
+    finally:
+        restarted.stop()
+    assert state(spark, tmp_path / "checkpoint") == Counter("abbccd")
 
 
 def test_2_20_bins_and_a_scattered_routing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:

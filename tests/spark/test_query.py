@@ -1,12 +1,14 @@
 """Whole queries on real Spark: operators, sinks, deaths and caches."""
 
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,6 +23,8 @@ from godwit.log.history import History
 from godwit.log.journal import Journal
 from godwit.runtime.verify import verify
 from godwit.spark import route
+from tests.runtime.damage import flip, new_files
+from tests.runtime.samples import content
 from tests.spark.counting import counting, run_to_end, state, words
 from tests.spark.feed import Feed
 
@@ -341,6 +345,72 @@ def test_the_cache_outlives_python_workers(spark: SparkSession, feed: Feed, tmp_
         assert manifest is not None
         assert [receipt["fetched"] for receipt in manifest.receipts["counts"]] == [0, 0]
     assert state(spark, tmp_path / "checkpoint") == dict.fromkeys("abcdef", 3)
+
+
+def test_a_lost_cache_costs_time_only_and_a_damaged_file_the_query(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    query = counting(spark, feed, gw.memory("lost")).start(checkpoint, workers=2)
+
+    def lose_cache() -> None:
+        shutil.rmtree(query._driver.cache.path)
+        end_python_workers(spark)  # which have its files open
+
+    try:
+        for lost in (False, True):
+            if lost:
+                lose_cache()
+            feed.add(words("a b c d e f"))
+            query.process_all_available()
+        assert state(spark, checkpoint) == dict.fromkeys("abcdef", 2)
+        manifest = History(checkpoint).manifest(1)
+        assert manifest is not None
+        assert all(receipt["fetched"] for receipt in manifest.receipts["counts"])
+
+        damaged = checkpoint / "godwit" / new_files(checkpoint, 0, "delta")[0].name
+        flip(damaged)
+        lose_cache()
+        before = content(checkpoint / "godwit")
+        feed.add(words("a b c d e f"))
+        with pytest.raises(gw.DamagedFileError, match=str(damaged)):
+            query.process_all_available()
+        assert not query.is_active
+        after = content(checkpoint / "godwit")
+        assert {name: after.get(name) for name in before if "staging" not in name} == {
+            name: data for name, data in before.items() if "staging" not in name
+        }
+        assert History(checkpoint).epochs()[-1] == 1
+    finally:
+        query.stop()
+
+
+def test_a_second_operator_adds_one_shuffle(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    """In every epoch; a third adds another one."""
+    stream, found = gw.stream(feed.stream(spark)), []
+    for operators, (key, counted) in enumerate(pairwise(["word", "n", "m", "k"]), start=1):
+        functions: dict[str, Any] = {counted: gw.count()}
+        stream = stream.aggregate(f"by-{key}", key=key, **functions)
+        sink = gw.foreach_batch(lambda rows, epoch: None)
+        query = stream.to(sink).start(tmp_path / f"checkpoint-{operators}", workers=2)
+        try:
+            feed.add(words("a b c a"))
+            query.process_all_available()
+            before = shuffles(spark)
+            feed.add(words("a b"))
+            query.process_all_available()
+            found.append(shuffles(spark) - before - 1)
+        finally:
+            query.stop()
+    assert found == [1, 2, 3]
+
+
+def shuffles(spark: SparkSession) -> int:
+    """How many shuffles there have been; to ask counts as one."""
+    context: Any = spark.sparkContext
+    return int(context._jsc.sc().newShuffleId())
 
 
 def end_python_workers(spark: SparkSession) -> None:

@@ -117,14 +117,14 @@ def test_kill_in_the_second_operator(launch: Launch, home: Path) -> None:
 
 
 def test_killed_workers_are_replaced(launch: Launch, tmp_path: Path) -> None:
-    """Spark runs the task of a dead Python worker again, in another one."""
-    epochs = len(IN_WORKERS) + 2
+    """Spark runs the task of a dead Python worker again, in another one; twice in an epoch."""
+    epochs = len(IN_WORKERS) // 2 + 2
     bank.write_input(tmp_path, range(epochs))
-    faults = [f"{point}-{side}-{epoch}" for epoch, (point, side) in enumerate(IN_WORKERS)]
+    faults = [f"{point}-{side}-{number // 2}" for number, (point, side) in enumerate(IN_WORKERS)]
     with launch(tmp_path) as application:
         struck = [
             application.arm(fault, signal.SIGKILL)
-            for fault in (*faults, f"function-before-{first_seen(len(IN_WORKERS))}")
+            for fault in (*faults, f"function-before-{first_seen(epochs - 2)}")
         ]
         application.start()
         assert application.wait() == 0

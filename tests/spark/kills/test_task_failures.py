@@ -1,19 +1,22 @@
 """Tasks that fail, die, hang, run twice or are cancelled leave nothing but exact results."""
 
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 import godwit as gw
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit, newest_offsets
 from godwit.runtime.snapshot import Snapshot
 from godwit.state.run import SEGMENTS
+from tests.spark.feed import Feed
 from tests.spark.kills import bank
 from tests.spark.kills.conftest import Launch
-from tests.spark.kills.functions import STRUCK, Blocking, Dying, Raising
+from tests.spark.kills.functions import STRUCK, Blocking, Dying, Keeping, Raising
 from tests.spark.kills.truth import check, first_seen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -75,6 +78,36 @@ def test_a_worker_that_dies_in_the_function_is_replaced(spark: SparkSession, hom
     start(spark, home, bank.job(spark, home, dying)).await_termination()
     assert (home / "died").exists()
     check(home, published=LAST, delivered=LAST)
+
+
+def test_input_that_varies_is_in_outputs_and_state_as_one_attempt_had_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each record draws a lot when it is read; the process that dies had written its files."""
+    feed = Feed(tmp_path / "input", "word string")
+    for _ in range(LAST + 1):
+        feed.add({"word": word} for word in "abcdefab")
+    job = (
+        gw.stream(feed.stream(spark).withColumn("lot", sf.expr("uuid()")))
+        .state_machine(
+            "lots",
+            key="word",
+            function=Keeping(tmp_path, STRUCK_EPOCH),
+            state={"lots": gw.List("lot string")},
+            output="word string, lot string",
+        )
+        .to(gw.files(tmp_path / "output"))
+    )
+    start(spark, tmp_path, job).await_termination()
+    assert (tmp_path / "died").exists()
+    lots = (tmp_path / "checkpoint" / "godwit" / "outputs" / "lots").glob(f"e{STRUCK_EPOCH}-*")
+    assert len(list(lots)) == 3  # of two workers, of which one came twice
+    delivered = spark.read.parquet(str(tmp_path / "output")).collect()
+    kept = gw.read_state(spark, tmp_path / "checkpoint", "lots").collect()
+    assert len({row.lot for row in kept}) == 8 * (LAST + 1)
+    assert Counter((row.word, row.lot) for row in delivered) == Counter(
+        (row.word, row.lot) for row in kept
+    )
 
 
 def test_an_epoch_that_is_stopped_is_run_again(spark: SparkSession, home: Path) -> None:
