@@ -1,0 +1,125 @@
+"""One migration with those to come in mind (Ding et al., Definition 4.1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.errors import ConfigError
+from godwit.planner.partitionings import (
+    Costs,
+    Indices,
+    Weights,
+    heaviest_part,
+    most_load,
+    state_moved,
+)
+from godwit.planner.projected import Projected
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkovStep:
+    """The target of a migration: an interval for each node, None for one that is removed.
+
+    Existing nodes keep their places, new ones follow. `cost` is the state moved, `gain` the state
+    that stays, `projected` the projected cost of what comes after.
+    """
+
+    intervals: tuple[Interval | None, ...]
+    cost: float
+    gain: float
+    max_load: float
+    projected: float
+
+
+def markov_step(
+    intervals: Sequence[Interval],
+    nodes: int,
+    load: npt.ArrayLike,
+    size: npt.ArrayLike,
+    tau: float,
+    projected: Projected,
+) -> MarkovStep:
+    """The balanced partitioning of least state moved plus gamma times projected cost.
+
+    Balance and state moved are those of `load` and `size` now; projected costs grow with the size
+    of all state. Targets are the partitionings that the projected costs know.
+    """
+    loads, sizes = np.asarray(load, np.float64), np.asarray(size, np.float64)
+    known, cost = _balanced(projected, nodes, loads, tau)
+    origin = _stops(intervals, len(loads))
+    problem = projected.problem
+    moved = _moved(origin, known, sizes, problem.edges)
+    scale = sizes.sum() / problem.total if problem.total else 1.0
+    best = int((moved + problem.gamma * scale * cost).argmin())
+    parts = list(zip([0, *known[best, :-1].tolist()], known[best].tolist(), strict=True))
+    return MarkovStep(
+        _assign(intervals, parts, sizes),
+        cost=float(moved[best]),
+        gain=float(sizes.sum() - moved[best]),
+        max_load=float(heaviest_part(loads, known[best : best + 1])[0]),
+        projected=float(scale * cost[best]),
+    )
+
+
+def _balanced(projected: Projected, nodes: int, load: Weights, tau: float) -> tuple[Indices, Costs]:
+    """The known partitionings that are balanced for these loads, in the numbering of the loads."""
+    if nodes not in projected.stops:
+        raise ConfigError(
+            f"costs were projected for {', '.join(map(str, projected.stops))} nodes, not for "
+            f"{nodes}; compute them with a chain that knows {nodes}"
+        )
+    edges = np.asarray(projected.problem.edges)
+    if edges[-1] != len(load):
+        raise ConfigError(f"costs were projected for {edges[-1]} tasks, not for {len(load)}")
+    stops = edges[projected.stops[nodes]]
+    heaviest = heaviest_part(load, stops)
+    fit = heaviest <= most_load(load, nodes, tau)
+    if not fit.any():
+        least = heaviest.min() / (load.sum() / nodes) - 1
+        raise ConfigError(
+            f"no partitioning over {nodes} nodes with a projected cost is balanced for this load; "
+            f"use a tau of at least {least:.6g}, or compute projected costs for this load"
+        )
+    return stops[fit], projected.cost[nodes][fit]
+
+
+def _stops(intervals: Sequence[Interval], tasks: int) -> Indices:
+    """The stops of intervals in any order; an error unless they share out the tasks."""
+    taken = sorted((start, stop) for start, stop in intervals if start < stop)
+    if [0, *(stop for _, stop in taken)] != [*(start for start, _ in taken), tasks]:
+        raise ConfigError(
+            f"the intervals {list(intervals)} do not share out the tasks 0 to {tasks - 1}; "
+            "a routing that is not made of intervals needs the planner 'scattered'"
+        )
+    return np.array([stop for _, stop in taken])
+
+
+def _moved(origin: Indices, stops: Indices, size: Weights, edges: npt.ArrayLike) -> Costs:
+    """`state_moved`, over runs of tasks: stops are at `edges`, those of the origin anywhere."""
+    ends = np.union1d(edges, origin)
+    runs = np.add.reduceat(size, ends[:-1])
+    fewer = np.searchsorted(ends, stops).astype(np.uint16)
+    return state_moved(np.searchsorted(ends, origin), fewer, runs)
+
+
+def _assign(
+    intervals: Sequence[Interval], parts: Sequence[Interval], size: Weights
+) -> tuple[Interval | None, ...]:
+    """Hand the parts to the nodes so that the most state stays; new nodes take what is left."""
+    # Imported here, since every process of every worker would wait for it otherwise.
+    from scipy.optimize import linear_sum_assignment
+
+    before = np.concatenate([[0.0], np.cumsum(size)])
+    old, new = np.array(intervals), np.array(parts)
+    start = np.maximum(old[:, None, 0], new[None, :, 0])
+    stop = np.maximum(np.minimum(old[:, None, 1], new[None, :, 1]), start)
+    owners, taken = linear_sum_assignment(before[stop] - before[start], maximize=True)
+    found: list[Interval | None] = [None] * len(intervals)
+    for owner, part in zip(owners.tolist(), taken.tolist(), strict=True):
+        found[owner] = parts[part]
+    left = set(range(len(parts))) - set(taken.tolist())
+    return (*found, *(parts[part] for part in sorted(left)))
