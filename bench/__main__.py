@@ -19,6 +19,7 @@ QUESTIONS = (
     "chained",
     "migration",
     "planner",
+    "projected",
 )
 
 

@@ -18,8 +18,8 @@ def test_the_papers_setting_has_113_023_partitionings_in_which_every_node_has_a_
         balance = Balance.of(np.ones(64), nodes, 0.2)
         stops = balance.partitionings()
         assert len(stops) == balance.count()
-        idle += np.count_nonzero(stops[:, -2] == 64)
-        busy += np.count_nonzero(stops[:, -2] < 64)
+        idle += int(np.count_nonzero(stops[:, -2] == 64))
+        busy += int(np.count_nonzero(stops[:, -2] < 64))
     assert (busy, idle) == (113_023, 79)
 
 
