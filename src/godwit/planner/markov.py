@@ -36,7 +36,7 @@ class MarkovStep:
 
 
 def markov_step(
-    intervals: Sequence[Interval],
+    intervals: Sequence[Interval | None],
     nodes: int,
     load: npt.ArrayLike,
     size: npt.ArrayLike,
@@ -45,6 +45,7 @@ def markov_step(
 ) -> MarkovStep:
     """The balanced partitioning of least state moved plus gamma times projected cost.
 
+    `intervals` has one for each node, in any order; None for a node that was removed before.
     Balance and state moved are those of `load` and `size` now; projected costs grow with the size
     of all state. Targets are the partitionings that the projected costs know.
     """
@@ -87,9 +88,9 @@ def _balanced(projected: Projected, nodes: int, load: Weights, tau: float) -> tu
     return stops[fit], projected.cost[nodes][fit]
 
 
-def _stops(intervals: Sequence[Interval], tasks: int) -> Indices:
+def _stops(intervals: Sequence[Interval | None], tasks: int) -> Indices:
     """The stops of intervals in any order; an error unless they share out the tasks."""
-    taken = sorted((start, stop) for start, stop in intervals if start < stop)
+    taken = sorted(interval for interval in intervals if interval and interval[0] < interval[1])
     if [0, *(stop for _, stop in taken)] != [*(start for start, _ in taken), tasks]:
         raise ConfigError(
             f"the intervals {list(intervals)} do not share out the tasks 0 to {tasks - 1}; "
@@ -107,19 +108,20 @@ def _moved(origin: Indices, stops: Indices, size: Weights, edges: npt.ArrayLike)
 
 
 def _assign(
-    intervals: Sequence[Interval], parts: Sequence[Interval], size: Weights
+    intervals: Sequence[Interval | None], parts: Sequence[Interval], size: Weights
 ) -> tuple[Interval | None, ...]:
     """Hand the parts to the nodes so that the most state stays; new nodes take what is left."""
     # Imported here, since every process of every worker would wait for it otherwise.
     from scipy.optimize import linear_sum_assignment
 
     before = np.concatenate([[0.0], np.cumsum(size)])
-    old, new = np.array(intervals), np.array(parts)
+    there = [node for node, interval in enumerate(intervals) if interval is not None]
+    old, new = np.array([intervals[node] for node in there]), np.array(parts)
     start = np.maximum(old[:, None, 0], new[None, :, 0])
     stop = np.maximum(np.minimum(old[:, None, 1], new[None, :, 1]), start)
     owners, taken = linear_sum_assignment(before[stop] - before[start], maximize=True)
     found: list[Interval | None] = [None] * len(intervals)
     for owner, part in zip(owners.tolist(), taken.tolist(), strict=True):
-        found[owner] = parts[part]
-    left = set(range(len(parts))) - set(taken.tolist())
-    return (*found, *(parts[part] for part in sorted(left)))
+        found[there[owner]] = parts[part]
+    left = sorted(set(range(len(parts))) - set(taken.tolist()))
+    return (*found, *(parts[part] for part in left))
