@@ -6,7 +6,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -47,10 +47,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found, for people (`sections`) and for programs (`reports` of runs, by label)."""
+    """What was found, for people (`sections`) and for programs (`reports` of runs, by label, and
+    other `numbers`)."""
 
     sections: Sequence[Section]
-    reports: Mapping[str, Report]
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class Page:
         written = [directory / f"{self.name}.html", directory / f"{self.name}.json"]
         written[0].write_text(self.to_html(about))
         reports = {label: one.to_json() for label, one in self.findings.reports.items()}
-        numbers = {"question": self.question, "environment": about, "reports": reports}
-        written[1].write_text(json.dumps(numbers) + "\n")
+        found = {"question": self.question, "environment": about, "reports": reports}
+        written[1].write_text(json.dumps(found | dict(self.findings.numbers)) + "\n")
         pictures = [section.figure for section in self.findings.sections if section.figure]
         for number, figure in enumerate(pictures, 1):
             written.append(directory / f"{self.name}-{number}.png")
