@@ -136,15 +136,14 @@ class Scan:
     """All ways by which the last of k intervals can be added, as queries for range maxima.
 
     A layer has three rows over the positions 0 to m: what stays at most if the node at a position
-    may be matched already (`MAYBE`), if it is not (`FREE`), and the latter less the size of all
-    tasks before (`LESS`). A query asks for the maximum of a row from one begin of the new interval
+    may be matched already (`MAYBE`), if it is not (`FREE`; the same between two old intervals), and
+    the latter less the size of all tasks before (`LESS`). A query asks for the maximum of a row from one begin of the new interval
     to another, adds `plus`, and offers the sum to the end of the interval, in row `MAYBE` or
     `FREE`. The queries are in the order of ends and of these rows, those of row r and end e from
     `bounds[2 * e + r]` on.
     """
 
     sizes: Floats  # of all tasks before a position
-    at_ends: Ints  # the positions where an old interval begins, and m
     row: Ints
     first: Ints
     last: Ints
@@ -159,8 +158,8 @@ class Scan:
         ends = np.arange(len(loads))
         low = np.minimum(loads.searchsorted(loads - limit), ends)  # the first begin of each end
         old = np.array(sorted(one for one in before if one[0] < one[1]), np.int64).reshape(-1, 2)
-        at_ends = np.append(old[:, 0], ends[-1])
-        home = at_ends[at_ends.searchsorted(ends, side="right") - 1]
+        begins = np.append(old[:, 0], ends[-1])
+        home = begins[begins.searchsorted(ends, side="right") - 1]
 
         # Pairs of an old interval and an end of a new one that begins before the old one ends.
         counts = low.searchsorted(old[:, 1]) - old[:, 0] - 1
@@ -189,7 +188,7 @@ class Scan:
         row, first, last = row[order], first[order], last[order]
         bounds = targets[order].searchsorted(np.arange(2 * len(ends) + 1))
         maxima = _Maxima.of(len(ends), row, first, last)
-        return cls(sizes, at_ends, row, first, last, plus[order], who[order], bounds, maxima)
+        return cls(sizes, row, first, last, plus[order], who[order], bounds, maxima)
 
     def layers(self, nodes: int) -> Floats:
         """What stays at most, by number of intervals, row and position."""
@@ -200,18 +199,14 @@ class Scan:
             offers = self.maxima.of_ranges(layer, slice(None)) + self.plus
             following[:LESS] = np.maximum.reduceat(offers, self.bounds[:-1]).reshape(width, 2).T
             np.maximum(following[MAYBE], following[FREE], out=following[MAYBE])
-            # Between two old intervals both cases are one.
-            following[FREE, self.at_ends] = following[MAYBE, self.at_ends]
             np.subtract(following[FREE], self.sizes, out=following[LESS])
         return layers
 
     def parts(self, layers: Floats) -> list[Part]:
         """Intervals that keep as much as `layers` says, found from the last to the first."""
-        between = set(self.at_ends.tolist())
         end, row = len(self.sizes) - 1, MAYBE
         parts = []
         for layer in layers[-2::-1]:
-            row = MAYBE if end in between else row
             start, stop = self.bounds[2 * end + row], self.bounds[2 * end + 2]  # both, or FREE
             offers = self.maxima.of_ranges(layer, slice(start, stop)) + self.plus[start:stop]
             query = start + int(offers.argmax())
@@ -226,7 +221,7 @@ class Scan:
 class _Maxima:
     """The maxima of given ranges of a layer, by a table of those of 1, 2, 4 ... positions."""
 
-    table: Floats
+    table: Floats  # of the layer that was asked for last
     from_first: Ints
     to_last: Ints
 
