@@ -137,10 +137,10 @@ class Scan:
 
     A layer has three rows over the positions 0 to m: what stays at most if the node at a position
     may be matched already (`MAYBE`), if it is not (`FREE`; the same between two old intervals), and
-    the latter less the size of all tasks before (`LESS`). A query asks for the maximum of a row from one begin of the new interval
-    to another, adds `plus`, and offers the sum to the end of the interval, in row `MAYBE` or
-    `FREE`. The queries are in the order of ends and of these rows, those of row r and end e from
-    `bounds[2 * e + r]` on.
+    the latter less the size of all tasks before (`LESS`). A query asks for the maximum of a row
+    from one begin of the new interval to another, adds `plus`, and offers the sum to the end of the
+    interval, in row `MAYBE` or `FREE`. The queries are in the order of ends and of these rows,
+    those of row r and end e from `bounds[2 * e + r]` on.
     """
 
     sizes: Floats  # of all tasks before a position
