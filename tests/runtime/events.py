@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from godwit import faults
+from godwit.model.requests import OnTimeout
 from godwit.model.routing import Routing
 from godwit.state import tree
 from godwit.strategies import Strategy, all_at_once, batched, fluid, matched, paced
@@ -23,12 +24,17 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Ask for a migration; the pattern is repeated over the bins that there are."""
+    """Ask for a migration; the pattern is repeated over the bins that there are.
+
+    The deadline is so many batches ahead; one of the past must be refused.
+    """
 
     workers: int
     pattern: tuple[int, ...]
     strategy: Strategy
     supersede: bool
+    deadline: float | None
+    on_timeout: OnTimeout
 
     def target(self, bins: int) -> Routing:
         owners = np.resize(np.array(self.pattern, np.int32), bins)
@@ -48,6 +54,21 @@ class Schedule:
 
     updates: tuple[tuple[int, int, int], ...]
     workers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The newest epoch has read updates among its records, each (epochs ahead or None: the next,
+    bin, worker); an id may come again."""
+
+    id: str
+    updates: tuple[tuple[int | None, int, int], ...]
+    workers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Ask for the end of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +96,7 @@ class Restore:
     index: int
 
 
-Event = Feed | Migrate | Abort | Schedule | Restart | Kill | Restore
+Event = Feed | Migrate | Abort | Schedule | Read | Finish | Restart | Kill | Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +120,10 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
     rows = st.lists(st.sampled_from(workload.records), max_size=6)
     feed = st.builds(Feed, rows.map(tuple))
     restore = st.builds(Restore, st.integers(0, 5))
-    other = st.one_of(_kills(), _requests(), restore, RESTARTS)
+    requests = _requests()
+    if workload.operator.delay is not None:
+        requests |= st.builds(Finish)
+    other = st.one_of(_kills(), requests, restore, RESTARTS)
     episode = st.tuples(feed) | st.tuples(other, feed) | st.tuples(other, other, feed)
     return st.builds(
         Story,
@@ -119,13 +143,25 @@ def _kills() -> st.SearchStrategy[Kill]:
     return named | anywhere
 
 
-def _requests() -> st.SearchStrategy[Migrate | Abort | Schedule]:
+def _requests() -> st.SearchStrategy[Event]:
     patterns = st.lists(WORKERS, min_size=1, max_size=5).map(tuple)
     places = st.sampled_from([0, 1, 3, 63, 64, -1])
-    updates = st.tuples(st.sampled_from([0, 1, 2, 3, -1]), places, st.sampled_from([0, 1, 2, -1]))
-    schedules = st.builds(Schedule, st.lists(updates, max_size=3).map(tuple), st.none() | WORKERS)
+    ahead, owners = st.sampled_from([0, 1, 2, 3, -1]), st.sampled_from([0, 1, 2, -1])
+    updates = st.lists(st.tuples(ahead, places, owners), max_size=3).map(tuple)
+    schedules = st.builds(Schedule, updates, st.none() | WORKERS)
+    likely = st.tuples(st.sampled_from([None, None, 1, -1]), places, st.sampled_from([1, 0]))
+    read = st.lists(likely, min_size=1, max_size=2).map(tuple)
+    reads = st.builds(Read, st.sampled_from("aab"), read, st.sampled_from([None, 2, 3]))
     strategies = st.sampled_from(
         [all_at_once(), fluid(), batched(3), matched(), matched(gap=1), paced("0 ms"), paced()]
     )
-    migrations = st.builds(Migrate, WORKERS, patterns, strategies, st.booleans())
-    return migrations | schedules | st.builds(Abort, st.booleans())
+    migrations = st.builds(
+        Migrate,
+        WORKERS,
+        patterns,
+        strategies,
+        supersede=st.booleans(),
+        deadline=st.none() | st.sampled_from([0.0, 1.0, 2.0, -1.0]),
+        on_timeout=st.sampled_from(["finish", "rollback"]),
+    )
+    return migrations | schedules | reads | st.builds(Abort, st.booleans())

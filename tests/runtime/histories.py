@@ -5,7 +5,7 @@ The model knows batches and requests, but no processes, files or deaths.
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ import pyarrow as pa
 from godwit.errors import RefusedError
 from godwit.log import History
 from godwit.log.layout import CONTROL, TICKS
+from godwit.model import requests
 from godwit.model.hashing import Hashes
 from godwit.model.routing import Update
+from godwit.runtime import courses, driver
 from godwit.runtime.garbage import output_files, state_files
 from godwit.runtime.verify import verify
 from godwit.state import file as state_file
@@ -28,15 +30,17 @@ from tests.runtime.events import (
     Abort,
     Event,
     Feed,
+    Finish,
     Kill,
     Migrate,
+    Read,
     Restart,
     Restore,
     Schedule,
     Story,
 )
-from tests.runtime.routes import Asked, Routes, Stop, Trip, Wish
-from tests.runtime.workloads import Row, Workload, in_order, tabulate
+from tests.runtime.routes import Asked, End, Routes, Stop, Trip, Wish
+from tests.runtime.workloads import Finite, Row, Workload, in_order, tabulate
 
 Hasher = Callable[[pa.Table], Hashes]
 
@@ -52,22 +56,37 @@ def scratch() -> Iterator[Path]:
 def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
     """Let a story happen and check all that is promised at its end; returns what was seen."""
     small_files = patch.object(state_file, "PART_BYTES", 500)
-    with scratch() as directory, small_files, patch.object(tree, "MAX_RUNS", story.max_runs):
-        play = _Play(directory, story, workload, hashes)
+    early_merges, clock = patch.object(tree, "MAX_RUNS", story.max_runs), Clock()
+    clocks = [patch.object(module, "time", clock) for module in (courses, driver)]
+    with scratch() as directory, small_files, early_merges, clocks[0], clocks[1]:
+        play = _Play(directory, story, workload, hashes, clock)
         for event in story.events:
             play.happen(event)
         play.end()
         return play.seen
 
 
+class Clock:
+    """In place of the module `time`: a batch comes every second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
 class _Play:
-    def __init__(self, checkpoint: Path, story: Story, workload: Workload, hashes: Hasher) -> None:
+    def __init__(
+        self, checkpoint: Path, story: Story, workload: Workload, hashes: Hasher, clock: Clock
+    ) -> None:
         self.seen = Counter[str]()
+        self._clock = clock
         self._checkpoint = checkpoint
         self._story = story
         self._name = workload.operator.name
         self._model = workload.model()
-        self._expected: list[tuple[list[Row], dict[str, list[Row]]]] = []  # outputs and state
+        self._batches: list[tuple[Row, ...]] = []
         self._routes = Routes(story.workers, story.bins)
         self._history = History(checkpoint)
         self._reaper = Reaper()
@@ -85,15 +104,19 @@ class _Play:
     def happen(self, event: Event) -> None:
         match event:
             case Feed(rows):
-                outputs = in_order(self._model.feed(rows))
-                state = {name: in_order(table) for name, table in self._model.state().items()}
-                self._expected.append((outputs, state))
+                self._clock.now += 1
+                self._batches.append(rows)
                 self._run(lambda: self._sim.feed(rows))
-            case Migrate(strategy=strategy, supersede=supersede):
-                target = event.target(self._routes.now.bins)
-                trip = Trip(self._routes.now, target, strategy, supersede)
-                options = {"strategy": strategy, "supersede": supersede}
-                self._ask(trip, lambda: self._sim.migrate(target, **options))
+            case Migrate(deadline=deadline):
+                target, now = event.target(self._routes.now.bins), self._clock.now
+                until = None if deadline is None else now + deadline
+                options: dict[str, Any] = {
+                    "strategy": event.strategy,
+                    "supersede": event.supersede,
+                    "on_timeout": event.on_timeout,
+                }
+                trip = Trip(self._routes.now, target, **options, asked=now, deadline=until)
+                self._ask(trip, lambda: self._sim.migrate(target, deadline=deadline, **options))
             case Abort(rollback):
                 newest = max(self._history.control.ids(), default=0)
                 open = self._sim.driver.course(self._name).migration
@@ -102,11 +125,14 @@ class _Play:
                     lambda: self._sim.abort(open.id if open else newest, rollback=rollback),
                 )
             case Schedule():
-                updates = self._updates(event)
-                wish = Wish({}, self._routes.now.bins, event.workers)
-                for update in updates:
-                    wish.owners.setdefault(update.epoch, {})[update.bin] = update.worker
+                updates = self._updates(event.updates)
+                wish = self._wish(updates, event.workers)
                 self._ask(wish, lambda: self._sim.schedule(updates, event.workers))
+            case Read():
+                if self._routes.begun >= 0:
+                    self._read(event)
+            case Finish():
+                self._ask(End(), self._sim.driver.finish)
             case Restart():
                 self._restart(event)
             case Kill():
@@ -116,10 +142,43 @@ class _Play:
                 if epochs := self._history.epochs():
                     self._restore(epochs[index % len(epochs)])
 
-    def _updates(self, event: Schedule) -> list[Update]:
+    def _updates(self, updates: Iterable[tuple[int, int, int]]) -> list[Update]:
         """Epochs are counted from the next, and bins beyond the first unknown one wrap around."""
         bins, first = self._routes.now.bins, self._routes.begun + 1
-        return [Update(first + a, bin % (bins + 1), worker) for a, bin, worker in event.updates]
+        return [Update(first + a, bin % (bins + 1), worker) for a, bin, worker in updates]
+
+    def _wish(
+        self, updates: Iterable[Update], workers: int | None, source: str | None = None
+    ) -> Wish:
+        wish = Wish({}, self._routes.now.bins, workers, source)
+        for update in updates:
+            wish.owners.setdefault(update.epoch, {})[update.bin] = update.worker
+        return wish
+
+    def _read(self, event: Read) -> None:
+        """Updates that come as data: a known id changes nothing, and who asks is not told more."""
+        updates = self._updates((ahead or 0, bin, worker) for ahead, bin, worker in event.updates)
+        wish = self._wish(updates, event.workers, event.id)
+        next_or_at = [
+            (None if ahead is None else update.epoch, update.bin, update.worker)
+            for update, (ahead, *_) in zip(updates, event.updates, strict=True)
+        ]
+        read = requests.Wish(event.id, self._name, tuple(next_or_at), event.workers)
+        before = self._control()["control"]
+        restart = self._dies(lambda: self._sim.driver.wish(self._routes.begun, [read]))
+        there = self._control()["control"] != before
+        if restart is None:
+            possible = not self._routes.is_known(event.id) and self._routes.is_possible(wish)
+            assert there == possible
+            self.seen["updates read"] += possible
+            self._routes.know(wish)
+            if there:
+                self._routes.add(wish)
+        else:
+            if there:
+                self._routes.leave(wish)
+            self._restart(restart)
+            self._run(self._sim.resume)
 
     # -- what may end in death -----------------------------------------------------------------
 
@@ -151,7 +210,7 @@ class _Play:
             if epoch > self._routes.begun:
                 intent = self._history.intent(epoch)
                 assert intent is not None
-                self._routes.begin(epoch, intent.routings[self._name])
+                self._routes.begin(epoch, self._clock.now, intent.routings[self._name])
 
     def _restart(self, event: Restart) -> None:
         """Start anew; a process that dies of it is started in the same way again."""
@@ -211,25 +270,36 @@ class _Play:
         """Start the query once more, so that it tidies up behind the dead, and check everything."""
         self._reaper.revive()
         self._restart(Restart())
-        last = len(self._expected) - 1
+        last = len(self._batches) - 1
         assert self._sim.committed == last
+        expected = list(self._expected())
         delivered = {epoch: in_order(rows) for epoch, rows in self._sim.sink.items()}
-        assert delivered == {epoch: rows for epoch, (rows, _) in enumerate(self._expected)}
+        assert delivered == {epoch: rows for epoch, (rows, _) in enumerate(expected)}
         if last >= 0:
             retained = self._history.epochs()
             assert retained == list(range(max(0, last + 1 - self._story.retention), last + 1))
             self.seen["epochs pruned"] += retained[0]
             for epoch in retained:
-                self._check_epoch(epoch)
+                self._check_epoch(epoch, expected[epoch][1])
             assert verify(self._checkpoint).findings == []
             self._check_files(retained)
 
-    def _check_epoch(self, epoch: int) -> None:
+    def _expected(self) -> Iterator[tuple[list[Row], dict[str, list[Row]]]]:
+        """Outputs and state of each epoch."""
+        for epoch, rows in enumerate(self._batches):
+            if epoch == self._routes.end:
+                assert isinstance(self._model, Finite)
+                self._model.finish()
+                self.seen["ends of a stream"] += 1
+            outputs = in_order(self._model.feed(rows))
+            yield outputs, {name: in_order(table) for name, table in self._model.state().items()}
+
+    def _check_epoch(self, epoch: int, tables: dict[str, list[Row]]) -> None:
         intent = self._history.intent(epoch)
         assert intent is not None
         routing = intent.routings[self._name]
         assert routing == self._routes.of(epoch)
-        for table, expected in self._expected[epoch][1].items():
+        for table, expected in tables.items():
             rows = self._sim.state(table, epoch)
             assert tabulate(rows) == expected
             assert all(routing.owners[row["_bin"]] == row["_worker"] for row in rows)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from godwit.model.requests import OnTimeout
 from godwit.model.routing import Routing
-from godwit.strategies import Paced, Strategy
+from godwit.strategies import AllAtOnce, Paced, Strategy
 
 
 class ImpossibleError(Exception):
@@ -15,11 +16,15 @@ class ImpossibleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Owners of bins by epoch, and the number of workers from the first of these epochs on."""
+    """Owners of bins by epoch, and the number of workers from the first of these epochs on.
+
+    One that came as data has a `source`: it counts once, also if it cannot be granted.
+    """
 
     owners: dict[int, dict[int, int]]
     bins: int
     workers: int | None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,10 @@ class Trip:
     origin: Routing
     target: Routing
     strategy: Strategy
-    supersede: bool = False
+    supersede: bool
+    asked: float
+    deadline: float | None
+    on_timeout: OnTimeout
     back: bool = False
     stepped: int | None = None
 
@@ -41,20 +49,28 @@ class Stop:
     rollback: bool
 
 
-Asked = Wish | Trip | Stop
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of the stream."""
+
+
+Asked = Wish | Trip | Stop | End
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is decided in an epoch: its routing, and what is to come.
 
-    `given` is the number of workers that the program had named.
+    `given` is the number of workers that the program had named, `sources` those of all wishes that
+    came as data, and `end` the epoch from which on the stream has ended.
     """
 
     routing: Routing
     wishes: tuple[Wish, ...] = ()
     trip: Trip | None = None
     given: int | None = None
+    sources: frozenset[str] = frozenset()
+    end: int | None = None
 
     def ask(self, asked: Asked, begun: int) -> "Plan":
         match asked:
@@ -70,34 +86,44 @@ class Plan:
             case Trip():
                 busy = (self.wishes or self.trip) and not asked.supersede
                 stale = asked.origin != self.routing and not asked.supersede
-                if busy or stale or asked.target.bins != self.routing.bins:
+                over = asked.deadline is not None and asked.deadline < asked.asked
+                if busy or stale or over or asked.target.bins != self.routing.bins:
                     raise ImpossibleError
                 return replace(self, trip=replace(asked, origin=self.routing), wishes=())
             case Stop():
                 if self.trip is None or (asked.rollback and self.trip.back):
                     raise ImpossibleError
                 return replace(self, trip=replace(self.trip, back=True) if asked.rollback else None)
+            case End():
+                return self if self.end is not None else replace(self, end=begun + 1)
 
-    def begin(self, epoch: int, seen: Routing) -> "Plan":
+    def begin(self, epoch: int, now: float, seen: Routing) -> "Plan":
         """What is decided next. Which bins a paced migration moves is told by what was `seen`."""
         routing = _granted(self.wishes, self.routing, epoch)
         wishes = tuple(wish for wish in self.wishes if max(wish.owners) > epoch)
         trip = self.trip
         if trip is None:
-            return Plan(routing, wishes)
+            return replace(self, routing=routing, wishes=wishes)
+        strategy = trip.strategy
+        if trip.deadline is not None and now >= trip.deadline and not trip.back:
+            if trip.on_timeout == "finish":
+                strategy = AllAtOnce()
+            else:
+                trip = replace(trip, back=True)
         goal = trip.origin if trip.back else trip.target
         waited = None if trip.stepped is None else epoch - trip.stepped - 1
         owners = routing.owners.tolist()
-        if isinstance(trip.strategy, Paced):
+        if isinstance(strategy, Paced):
             bins = np.flatnonzero(routing.owners != seen.owners).tolist()
         else:
-            bins = trip.strategy.step(routing, goal, waited).tolist()
+            bins = strategy.step(routing, goal, waited).tolist()
         for bin in bins:
             owners[bin] = int(goal.owners[bin])
         routing = Routing(np.array(owners), max(goal.workers, max(owners) + 1))
         over = owners == goal.owners.tolist()
         stepped = epoch if bins or trip.stepped is None else trip.stepped
-        return Plan(routing, wishes, None if over else replace(trip, stepped=stepped))
+        left = None if over else replace(trip, stepped=stepped)
+        return replace(self, routing=routing, wishes=wishes, trip=left)
 
 
 class Routes:
@@ -117,8 +143,13 @@ class Routes:
     def of(self, epoch: int) -> Routing:
         return self._plans[epoch].routing
 
-    def begin(self, epoch: int, seen: Routing) -> None:
-        plan = replace(self._plan.begin(epoch, seen), given=self._given)
+    @property
+    def end(self) -> int | None:
+        """The epoch from which on the stream has ended."""
+        return self._plan.end
+
+    def begin(self, epoch: int, now: float, seen: Routing) -> None:
+        plan = replace(self._plan.begin(epoch, now, seen), given=self._given)
         self._plan = self._plans[epoch] = plan
         self.begun, self._asked = epoch, []
 
@@ -129,9 +160,22 @@ class Routes:
             return False
         return True
 
+    def is_known(self, source: str) -> bool:
+        return source in self._plan.sources
+
     def add(self, asked: Asked) -> None:
         self._plan = self._plan.ask(asked, self.begun)
         self._asked.append(asked)
+        self.know(asked)
+
+    def leave(self, asked: Asked) -> None:
+        """It is there for the next start of the query, which judges it."""
+        self._asked.append(asked)
+
+    def know(self, asked: Asked) -> None:
+        """Whether it is granted or not, it has been there."""
+        if isinstance(asked, Wish) and asked.source is not None:
+            self._plan = replace(self._plan, sources=self._plan.sources | {asked.source})
 
     def restart(self, workers: int | None, bins: int | None) -> None:
         """Other bins or workers than those of the last epoch overrule what was asked for: wishes
@@ -149,14 +193,15 @@ class Routes:
             routing = Routing(routing.owners[first_parts], routing.workers)
         if workers is not None and workers != routing.workers:
             routing = even(routing.bins, workers)
-        if routing != decided.routing:
-            self._plan, self._plans[self.begun] = Plan(routing), replace(decided, wishes=())
-            self._asked = [one for one in self._asked if not isinstance(one, Wish)]
-            return
         asked, self._plan, self._asked = self._asked, decided, []
         for one in asked:
+            self.know(one)
             if self.is_possible(one):
                 self.add(one)
+        if routing != decided.routing:
+            self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
+            self._plans[self.begun] = replace(decided, wishes=())
+            self._asked = [one for one in asked if not isinstance(one, Wish)]
 
     def restore(self, epoch: int) -> None:
         """Later epochs have not begun; nor was anything wished for them."""

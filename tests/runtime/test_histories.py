@@ -1,13 +1,14 @@
 """Random histories on the in-memory runtime come out as in plain Python, in state and in the sink.
 
-A history is inputs x routings over epochs (migrations, schedules, requests that must be refused) x
-deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
-workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
-retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
-names. One run plays 2,016 histories: 72 for each of fourteen operators, of which nine have event
-time, two have two inputs and one follows on another, and two hash functions, of which one lets most
-keys collide. (GODWIT_HYPOTHESIS=thorough plays 50 times as many; --hypothesis-show-statistics says
-what happened in them.)
+A history is inputs x routings over epochs (migrations with deadlines or without, schedules, updates
+that come as data, requests that must be refused) x the end of the stream x deaths (at every fault
+point, and at every change of a name in the filesystem) x restarts with other workers and bins x
+rollbacks, with short retentions and early merges among them. At its end, all retained epochs are
+read and compared, the audit finds nothing, and no file is there that nothing names. One run plays
+2,016 histories: 63 for each of sixteen operators, of which eleven have event time, two have two
+inputs and one follows on another, and two hash functions, of which one lets most keys collide.
+(GODWIT_HYPOTHESIS=thorough plays 83 times as many; --hypothesis-show-statistics says what happened
+in them.)
 """
 
 import pytest
@@ -18,14 +19,14 @@ from tests.runtime.events import Story, stories
 from tests.runtime.expiring_workloads import FADING, FORGETFUL
 from tests.runtime.histories import Hasher, play
 from tests.runtime.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
-from tests.runtime.window_workloads import CHAINED, COUNTS, SESSIONS, WINDOWS
+from tests.runtime.window_workloads import APPLIED, CHAINED, COUNTS, SESSIONS, SLIDING, WINDOWS
 from tests.runtime.workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 
-HISTORIES = 72 * settings().max_examples // 60
+HISTORIES = 63 * settings().max_examples // 60
 WORKLOADS = (
     *(TOTALS, ENDS, TALLY, COLLECT),
     *(ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER),
-    *(WINDOWS, SESSIONS, COUNTS, CHAINED),
+    *(WINDOWS, SLIDING, APPLIED, SESSIONS, COUNTS, CHAINED),
     *(FADING, FORGETFUL),
 )
 

@@ -27,6 +27,7 @@ from tests.runtime.workloads import (
 DELAY = 1  # all in seconds
 LENGTH = 2
 TICK = timedelta(microseconds=1)
+FOREVER = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 MOMENT = pa.timestamp("us", tz="UTC")
 
 
@@ -42,12 +43,18 @@ class Timed:
     def __init__(self) -> None:
         self._clocks: dict[int, datetime] = {}  # by input
         self._passed: datetime | None = None
+        self._finished = False
+
+    def finish(self) -> None:
+        self._finished = True
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
         return self.run(rows, self.watermark())
 
     def watermark(self) -> datetime | None:
         """That of the next epoch."""
+        if self._finished:
+            return FOREVER
         if len(self._clocks) < self.inputs:
             return None
         return min(self._clocks.values()) - timedelta(seconds=DELAY)

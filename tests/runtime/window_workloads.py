@@ -11,7 +11,16 @@ import godwit.operators as ops
 from godwit.operators import List, StateMachine, Value
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.windowed import Windowed
-from godwit.operators.windows import ApplyCounted, ApplySession, tumbling
+from godwit.operators.windows import (
+    END,
+    START,
+    ApplyCounted,
+    ApplySession,
+    ApplySliding,
+    Sliding,
+    sliding,
+    tumbling,
+)
 from tests.runtime.timed_workloads import (
     DELAY,
     LENGTH,
@@ -71,8 +80,7 @@ class Windows(Timed):
         return {"value": rows, "_closing": waiting}
 
 
-def _windows_of(seconds: Sequence[int]) -> dict[str, list[Any]]:
-    starts = [second // LENGTH * LENGTH for second in seconds]
+def _windows_of(seconds: Sequence[int], starts: Sequence[int]) -> dict[str, list[Any]]:
     return {
         "at": [at(second) for second in seconds],
         "window_start": [at(start) for start in starts],
@@ -80,21 +88,21 @@ def _windows_of(seconds: Sequence[int]) -> dict[str, list[Any]]:
     }
 
 
-WINDOWS = Workload(
-    "windows",
-    _BIDS,
-    Windowed.define(
-        "windows",
-        KEY,
-        {"rows": ops.count(), "total": ops.sum("n")},
-        _BIDS,
-        tumbling(f"{LENGTH} s"),
-        time="at",
-        delay=f"{DELAY} s",
-    ),
-    Windows,
-    combine(**_windows_of((0, 1, 2, 3, 4, 5, 9)), n=(1, 2, 4, 8, 16, 32, 64)),
+def _windows(name: str, window: Sliding, records: tuple[Row, ...]) -> Workload:
+    functions = {"rows": ops.count(), "total": ops.sum("n")}
+    operator = Windowed.define(name, KEY, functions, _BIDS, window, time="at", delay=f"{DELAY} s")
+    return Workload(name, _BIDS, operator, Windows, records)
+
+
+_IN_ONE = combine(
+    **_windows_of((0, 1, 2, 3, 4, 5, 9), (0, 0, 2, 2, 4, 4, 8)), n=(1, 2, 4, 8, 16, 32, 64)
 )
+_IN_TWO = combine(  # a record for each of its windows
+    **_windows_of((1, 1, 2, 2, 4, 4, 9, 9), (0, 1, 1, 2, 3, 4, 8, 9)),
+    n=(1, 1, 2, 2, 4, 4, 8, 8),
+)
+WINDOWS = _windows("windows", tumbling(f"{LENGTH} s"), _IN_ONE)
+SLIDING = _windows("sliding", sliding(f"{LENGTH} s", "1 s"), _IN_TWO)
 
 
 # -- sessions --------------------------------------------------------------------------------------
@@ -164,6 +172,63 @@ SESSIONS = Workload(
 )
 
 
+# -- sliding windows, whose records a function gets -----------------------------------------------
+
+
+class Applied(Windows):
+    """The records of a key and window in the order in which they came, when the window closes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: dict[tuple[Key, datetime], list[Row]] = defaultdict(list)
+
+    def _epoch(self, rows: list[Row], until: datetime | None) -> list[Row]:
+        for row in in_total_order(rows, "at", "n"):
+            self._records[key_of(row), row["window_end"]].append(row)
+        closed = [window for window in self._records if until and window[1] <= until]
+        return [self._described(window, self._records.pop(window)) for window in closed]
+
+    def _described(self, window: tuple[Key, datetime], records: list[Row]) -> Row:
+        span: Row = {"begin": records[0]["window_start"], "end": window[1]}
+        head, tail = records[0]["n"], records[-1]["n"]
+        return row_of(window[0], **span, head=head, tail=tail, rows=len(records))
+
+    def state(self) -> dict[str, list[Row]]:
+        whole, columns = (*KEY, START, END), (*KEY, START, END, "at", "n")
+        return {
+            "records": [
+                {column: row[column] for column in columns} | {"place": place}
+                for rows in self._records.values()
+                for place, row in enumerate(rows)
+            ],
+            "open": [
+                {column: rows[0][column] for column in whole} | {"yes": True}
+                for rows in self._records.values()
+            ],
+        }
+
+
+APPLIED = Workload(
+    "applied",
+    _BIDS,
+    EventMachine.of(
+        "applied",
+        [*KEY, START, END],
+        ApplySliding(describe, ("at", "n"), KEY),
+        {"records": List("at timestamp, n long"), "open": Value("yes boolean")},
+        "name string, part int, begin timestamp, end timestamp, head long, tail long, rows long",
+        _BIDS,
+        time="at",
+        delay=f"{DELAY} s",
+        notices="",
+        horizon=(END, 0),
+        window="sliding",
+    ),
+    Applied,
+    _IN_TWO,
+)
+
+
 # -- counted windows -------------------------------------------------------------------------------
 
 _COUNTED = pa.schema([*KEY_FIELDS, ("n", pa.int64())])
@@ -224,6 +289,9 @@ class Chained:
     def __init__(self) -> None:
         self._windows = Windows()
         self._alarms = Alarms(strict=False)
+
+    def finish(self) -> None:
+        self._windows.finish()
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
         until = self._windows.watermark()

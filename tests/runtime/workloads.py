@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,15 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class Finite(Protocol):
+    """A model with event time."""
+
+    def finish(self) -> None:
+        """End the stream with the next epoch."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """An operator, its model, and the records that the batches of a history are made of.
@@ -65,17 +74,22 @@ def tabulate(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
 
     The positions in a list must differ; what they are is the engine's own business.
     """
-    positions: dict[Key, list[int]] = defaultdict(list)
+    positions: dict[Any, list[int]] = defaultdict(list)
     for row in rows:
         if POSITION in row:
-            positions[key_of(row)].append(row[POSITION])
+            positions[_list_of(row)].append(row[POSITION])
     assert all(len(set(taken)) == len(taken) for taken in positions.values())
     places = {key: sorted(taken) for key, taken in positions.items()}
     return in_order(
         {name: value for name, value in row.items() if not name.startswith("_")}
-        | ({"place": places[key_of(row)].index(row[POSITION])} if POSITION in row else {})
+        | ({"place": places[_list_of(row)].index(row[POSITION])} if POSITION in row else {})
         for row in rows
     )
+
+
+def _list_of(row: Mapping[str, Any]) -> tuple[Key, Any]:
+    """What tells a list from others: the key, of which the window may be a part."""
+    return key_of(row), row.get("window_start")
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
