@@ -31,6 +31,7 @@ NAMES: Final = ("all-at-once", "fluid", "batched:16", "matched", "paced")
 BINS: Final = 256
 OWN_WAY: Final = "Spark: stop, repartition, restart"
 EPOCH: Final = 200_000  # events of Spark's epochs while it fills its store
+PERIOD: Final = 2.0  # seconds from one of its epochs to the next, so that it can be stopped between
 
 
 def strategies(lab: Lab) -> Findings:
@@ -43,7 +44,7 @@ def strategies(lab: Lab) -> Findings:
         reports = {
             name: lab.run(spark, name, one) for name, one in one_each(wanted, NAMES, at).items()
         }
-        reports[OWN_WAY] = own_way(lab, spark, keys, lab.pick(60.0, 20.0))
+        reports[OWN_WAY] = own_way(lab, spark, keys, lab.pick(60.0, 40.0))
     about = (
         f"Hash count over {keys:,} known keys, 10,000 events a second, 4 workers on 2 executors, "
         f"{bins} bins, of which a quarter moves."
@@ -67,14 +68,12 @@ def own_way(lab: Lab, spark: SparkSession, keys: int, seconds: float) -> Report:
         def start(partitions: int) -> StreamingQuery:
             spark.conf.set("spark.sql.shuffle.partitions", partitions)
             rows = count_by_group(wanted.rows(spark), keys)
-            return start_on_spark(wanted, recorder, directory, rows)
+            return start_on_spark(wanted, recorder, directory, rows, PERIOD)
 
         query = start(2)
         recorder.has_begun.wait()
         time.sleep(max(0.0, filling + seconds / 2 - (time.time() - recorder.began)))
-        seen = len(query.recentProgress)
-        while len(query.recentProgress) == seen:  # Spark repartitions only what is whole
-            time.sleep(0.01)
+        _await_gap(query)  # Spark repartitions only what is whole
         query.stop()
         asked = time.time() - recorder.began
         lab.say(f"  {asked:.1f} s: stopped")
@@ -87,3 +86,15 @@ def own_way(lab: Lab, spark: SparkSession, keys: int, seconds: float) -> Report:
     ended = report.epochs[before].delivered
     report.migrations = [Migration("counts", "restart", 0, 1.0, asked, ended, "done")]
     return report
+
+
+def _await_gap(query: StreamingQuery) -> None:
+    """Wait for the end of an epoch after which there is time until the next one."""
+    before = query.lastProgress
+    while True:
+        newest = query.lastProgress
+        if newest is not None and (before is None or newest.batchId > before.batchId):
+            if newest.batchDuration < 500 * PERIOD:
+                return
+            before = newest
+        time.sleep(0.01)

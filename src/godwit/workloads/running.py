@@ -255,15 +255,19 @@ def _end(report: Report, migration: Migration) -> float | None:
     return max(moved, default=migration.asked)
 
 
-def start_on_spark(wanted: Run, recorder: Recorder, directory: Path, rows: DataFrame) -> Spark:
-    """Start what is Spark's own business; an epoch's outputs are files in a directory."""
+def start_on_spark(
+    wanted: Run, recorder: Recorder, directory: Path, rows: DataFrame, period: float = 0.0
+) -> Spark:
+    """Start what is Spark's own business, at most an epoch a `period` of seconds; the outputs of an
+    epoch are files in a directory of its own."""
 
     def deliver(outputs: DataFrame, epoch: int) -> None:
         outputs.write.mode("overwrite").parquet(str(directory / "output" / f"epoch={epoch}"))
         recorder.deliver(epoch)
 
     writer = rows.writeStream.foreachBatch(deliver).outputMode(wanted.workload.mode)
-    return writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+    writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
+    return writer.trigger(processingTime=f"{period} seconds").start()
 
 
 def end_on_spark(query: Spark, recorder: Recorder) -> None:
