@@ -15,7 +15,7 @@ ROUNDING = 1e-9
 
 def balanced(load: Sequence[float], nodes: int, tau: float) -> list[Row]:
     """All balanced partitionings, nodes without tasks last."""
-    limit = (1 + tau) * sum(load) / nodes + ROUNDING * sum(load)
+    limit = (1 + tau) * sum(load) / nodes * (1 + ROUNDING)
 
     def rows(start: int, left: int) -> Iterator[Row]:
         if start == len(load):

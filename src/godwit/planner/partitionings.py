@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from godwit.errors import ConfigError
 
-ROUNDING = 1e-9  # sums of loads are rounded: a part may exceed its limit by this share of all load
+ROUNDING = 1e-9  # sums of loads are rounded: a part may exceed its limit by this share of it
 MAX_TASKS = np.iinfo(np.uint16).max
 
 Weights = npt.NDArray[np.float64]  # one number a task: its load, or the size of its state
@@ -84,8 +84,7 @@ class Balance:
 
 def most_load(load: npt.ArrayLike, nodes: int, tau: float) -> float:
     """What a node may get of the load, (1+tau)*W/nodes, and what sums may be rounded by."""
-    total = float(np.sum(load))
-    return (1 + tau) * total / nodes + ROUNDING * total
+    return (1 + tau) * float(np.sum(load)) / nodes * (1 + ROUNDING)
 
 
 def heaviest_part(load: npt.ArrayLike, stops: Stops | Indices) -> Costs:
