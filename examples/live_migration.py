@@ -210,8 +210,8 @@ def draw(runs: list[Run], path: Path) -> None:
         panel.axvspan(run.asked, run.done, color="tab:orange", alpha=0.3, label="state moves")
         panel.set_title(f"2 to 4 workers, {run.strategy}", loc="left", fontsize=10)
         panel.set_ylabel("latency, s")
-        panel.set_ylim(bottom=0)
         panel.legend(loc="upper left")
+    panels[0].set_ylim(bottom=0)  # of all panels; before the last plot it would fix the top, too
     panels[-1].set_xlabel("seconds since the first view")
     figure.savefig(path, dpi=120)
 

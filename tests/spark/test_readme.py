@@ -19,7 +19,9 @@ def test_the_first_program(
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / "lines.txt").write_text("a b a\nc a")
     program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
-    names: dict[str, Any] = {"spark": spark}
+    program, waiting, rest = program.partition("query.await_termination()")
+    assert (waiting, rest) == ("query.await_termination()", "\n")
+    names: dict[str, Any] = {}
     exec(re.sub(r'"(input|output|checkpoint)"', rf'"{tmp_path}/\1"', program), names)
     query = names["query"]
     try:
