@@ -1,7 +1,10 @@
 """Commands on a query that runs elsewhere: here a driver whose epochs the test runs."""
 
 import json
+import os
 import re
+import socket
+import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -71,8 +74,10 @@ def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert "epoch 0, backlog not told by the sources\ndriver 1: process" in text
     assert "counts: 2 workers, 16 bins, 3 rows" in text
     assert query.command("status", "--json") == 0
-    data = json.loads(capsys.readouterr().out)["operators"]["counts"]
+    told = json.loads(capsys.readouterr().out)
+    driver, data = told["driver"], told["operators"]["counts"]
     assert (data["records"], data["rows"], data["routing"]["bins"]) == (4, 3, 16)
+    assert not driver["gone"]
     assert [worker["bins"] for worker in data["workers"]] == [8, 8]
     assert sum(worker["records"] for worker in data["workers"]) == 4
 
@@ -198,10 +203,35 @@ def test_no_answer(
     publish(drive(tmp_path, workers=1, bins=4), 0)
     monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
     assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
-    assert "request 1 waiting: no query has answered within 0 s" in capsys.readouterr().err
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "request 1 is stored; the query has 0 s to answer"
+    assert second == "request 1 is stored and waits: no query has answered within 0 s"
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts").workers == 2
+
+
+def test_a_query_whose_process_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: ended.pid)
+        publish(drive(tmp_path, workers=1, bins=4), 0)
+    assert main(["status", str(tmp_path)]) == 0
+    assert re.search(rf"process {ended.pid} on .*: not running\n", capsys.readouterr().out)
+    assert main(["status", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["driver"]["gone"]
+    monkeypatch.setattr(asking, "LOOK_SECONDS", None)  # nothing can be waited for
+    assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("request 1 is stored and waits: the query is not running")
+    assert main(["abort", str(tmp_path), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["answer"] == "waiting"
+    monkeypatch.setattr(socket, "gethostname", lambda: "another")
+    assert main(["status", str(tmp_path)]) == 0
+    assert "not running" not in capsys.readouterr().out
 
 
 def test_a_request_that_waits_can_be_aborted(

@@ -42,7 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     open = _open(path, operator)
     if open is None:
         raise ConfigError(f"operator '{operator.name}' has no open migration")
-    answer = ask(path, lambda _: Abort(0, operator.name, open, arguments.rollback))
+    request = Abort(0, operator.name, open, arguments.rollback)
+    answer = ask(path, lambda _: request, json=arguments.json)
     answer.tell(json=arguments.json)
     return answer.code
 

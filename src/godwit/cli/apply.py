@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.supersede,
         )
 
-    answer = ask(path, request)
+    answer = ask(path, request, json=arguments.json)
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
         return watch.follow(path, operator, answer.id, json=arguments.json)

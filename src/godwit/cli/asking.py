@@ -36,18 +36,27 @@ class Answer:
             print_line(asdict(self))
         else:
             reason = f": {self.reason}" if self.reason else ""
-            verb = "" if self.answer == "waiting" else "was "
-            note(f"request {self.id} {verb}{self.answer}{reason}")
+            verb = "is stored and waits" if self.answer == "waiting" else f"was {self.answer}"
+            note(f"request {self.id} {verb}{reason}")
 
 
-def ask(checkpoint: Path, make: Callable[[Intent], Migrate | Abort]) -> Answer:
-    """Make a request of what is decided now, and wait for some epochs for the answer."""
+def ask(checkpoint: Path, make: Callable[[Intent], Migrate | Abort], *, json: bool) -> Answer:
+    """Make a request of what is decided now, and wait for some epochs for the answer.
+
+    A driver that is known to have ended is not waited for. Without `json` it is told that we wait.
+    """
     history = History.inspect(checkpoint)
     intent = history.intent(max(history.intents()))
     assert intent is not None
     id = history.control.add(make(intent), after=intent.control).id
     tick(history.files)
+    driver = history.generations()[-1]
+    if driver.gone:
+        reason = f"the query is not running (there is no process {driver.pid} on this host)"
+        return Answer(id, "waiting", f"{reason}; its next start takes the request in")
     seconds = max(ANSWER_SECONDS, min(3 * (history.pace() or 0.0), LONGEST_SECONDS))
+    if not json:
+        note(f"request {id} is stored; the query has {seconds:.0f} s to answer")
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if answer := _answer(history, id):

@@ -38,15 +38,20 @@ def run(arguments: argparse.Namespace) -> int:
     driver = overview.driver
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(driver.time))
     print(f"epoch {overview.epoch}" + _in_flight(overview) + _backlog(overview))
-    print(f"driver {driver.number}: process {driver.pid} on {driver.host} since {since}")
+    gone = ": not running" if driver.gone else ""
+    print(f"driver {driver.number}: process {driver.pid} on {driver.host} since {since}{gone}")
     for operator in overview.operators.values():
         _print_operator(operator)
     return 0
 
 
 def to_json(overview: Overview) -> dict[str, Any]:
-    """Everything but the owners of single bins, of which there may be a million."""
+    """Everything but the owners of single bins, of which there may be a million.
+
+    A driver that is `gone` is not running; of one on another host that is not known.
+    """
     data = asdict(overview)
+    data["driver"]["gone"] = overview.driver.gone
     for name, operator in overview.operators.items():
         entry = data["operators"][name]
         del entry["sizes"]

@@ -1,5 +1,7 @@
 """The read side of a checkpoint's log: what was decided, what was published, and by whom."""
 
+import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +39,22 @@ class Generation:
     host: str
     pid: int
     time: float
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is known to have ended: it ran on this host, where its process is no more.
+
+        Of a process elsewhere nothing is known, and another one may have got its number since.
+        """
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)  # sends no signal
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # somebody else's
+        return False
 
     def to_json(self) -> dict[str, Any]:
         return {"number": self.number, "host": self.host, "pid": self.pid, "time": self.time}
