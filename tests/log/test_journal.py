@@ -255,6 +255,13 @@ def test_a_checkpoint_of_a_newer_version_is_refused_and_not_taken_over(tmp_path:
     journal.check()
 
 
+def test_a_damaged_format_file_is_of_no_epoch_to_roll_back_to(tmp_path: Path) -> None:
+    journal_at(tmp_path)
+    (tmp_path / "godwit" / "format.json").write_text("{}")
+    with pytest.raises(DamagedFileError, match=r"restore the checkpoint from a backup$"):
+        History.inspect(tmp_path)
+
+
 def test_manifests_without_a_format_file_are_refused(tmp_path: Path) -> None:
     run(journal_at(tmp_path), 0)
     (tmp_path / "godwit" / "format.json").unlink()

@@ -106,7 +106,8 @@ def test_wrong_outputs_name_the_key(result: Any, message: str) -> None:
         (lambda s: s.many.append((1, 2)), r"column 'b' of state 'many': 2 \(int\) is no string"),
         (lambda s: s.some.update({None: 1}), "column 'm' of state 'some': null"),
         (lambda s: s.some.update({1: 1}), r"column 'm' of state 'some': 1 \(int\) is no string"),
-        (lambda s: setattr(s.one, "m", 1), "AttributeError: 'State' object has no attribute 'm'"),
+        (lambda s: setattr(s.one, "m", 1), r"'State\(n, t, xs, p\)' object has no attribute 'm'"),
+        (lambda s: s.one.m, r"'State\(n, t, xs, p\)' object has no attribute 'm'"),
         (lambda s: setattr(s, "one", 1), "AttributeError"),
     ],
 )

@@ -305,11 +305,37 @@ def test_each_epoch_is_logged_and_a_listener_that_fails_does_no_harm(
     feed.add(words("a b a"))
     job = counting(spark, feed, gw.memory("logged"))
     with caplog.at_level("INFO", "godwit"):
-        run_to_end(job, tmp_path / "checkpoint", workers=2, listener=fail)
-    assert "epoch 0: 3 records in" in caplog.text
+        query = run_to_end(
+            job, tmp_path / "checkpoint", workers=2, listener=fail, query_name="words"
+        )
+    assert "words: epoch 0: 3 records in" in caplog.text
+    assert "words: the listener failed in epoch 0" in caplog.text
+    assert (
+        repr(query)
+        == f"<Query 'words' of counts in {tmp_path}/checkpoint: ended, epoch {query.epoch}>"
+    )
     assert "counts: 2 workers, 2 rows changed" in caplog.text
     assert "not interested" in caplog.text
     assert state(spark, tmp_path / "checkpoint") == Counter("aba")
+
+
+def test_mistakes_are_named(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    with pytest.raises(gw.ConfigError, match="no option 'windw'; did you mean 'window'"):
+        counting(spark, feed, gw.console(), n=gw.count(), windw=gw.tumbling("1 minute"))
+    with pytest.raises(gw.ConfigError, match="'out' is no sink; use files, table"):
+        counting(spark, feed, "out")
+    feed.add(words("a b a"))
+    query = counting(spark, feed, gw.memory("mistakes")).start(tmp_path / "checkpoint", workers=2)
+    try:
+        with pytest.raises(gw.ConfigError, match="a number of workers or a Routing, not to '4'"):
+            query.migrate("4")  # type: ignore[arg-type]
+        with pytest.raises(gw.ConfigError, match="workers must be from 1 to 65536, not '4'"):
+            query.rescale("4")  # type: ignore[arg-type]
+        migration = query.migrate(4)
+        migration.wait()
+        assert repr(migration) == "<Migration 1 of 'counts': to 4 workers, paced:20%, done>"
+    finally:
+        query.stop()
 
 
 def test_a_driver_that_was_taken_over_delivers_nothing(

@@ -10,7 +10,6 @@ from godwit.errors import DamagedFileError
 
 FORMAT = 1
 T = TypeVar("T")
-_REPAIR = "restore the checkpoint from a backup, or roll back to an epoch before this file"
 
 
 def encode(kind: str, body: Any) -> bytes:
@@ -31,7 +30,7 @@ def decode(path: str | os.PathLike[str], data: bytes, kind: str) -> Any:
     """
     path = os.fspath(path)
     line, _, payload = data.partition(b"\n")
-    header = _parse_header(path, line)
+    header = _parse_header(path, line, kind)
     if isinstance(header["format"], int) and header["format"] > FORMAT:
         raise DamagedFileError(
             path,
@@ -39,13 +38,13 @@ def decode(path: str | os.PathLike[str], data: bytes, kind: str) -> Any:
             "use the version that wrote it, or a later one",
         )
     if header["godwit"] != kind:
-        raise DamagedFileError(path, f"holds {header['godwit']!r}, not {kind!r}; {_REPAIR}")
+        raise DamagedFileError(path, f"holds {header['godwit']!r}, not {kind!r}; {_repair(kind)}")
     if isinstance(header["bytes"], int) and len(payload) < header["bytes"]:
         raise DamagedFileError(
-            path, f"is truncated to {len(payload)} of {header['bytes']} bytes; {_REPAIR}"
+            path, f"is truncated to {len(payload)} of {header['bytes']} bytes; {_repair(kind)}"
         )
     if line + b"\n" != _header(kind, payload):
-        raise DamagedFileError(path, f"is damaged: its checksum does not match; {_REPAIR}")
+        raise DamagedFileError(path, f"is damaged: its checksum does not match; {_repair(kind)}")
     return json.loads(payload)
 
 
@@ -55,7 +54,7 @@ def decode_as(path: str | os.PathLike[str], data: bytes, kind: str, build: Calla
     try:
         return build(body)
     except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
-        reason = f"is not a {kind} that Godwit wrote ({error!r}); {_REPAIR}"
+        reason = f"is not a {kind} that Godwit wrote ({error!r}); {_repair(kind)}"
         raise DamagedFileError(os.fspath(path), reason) from error
 
 
@@ -69,11 +68,18 @@ def _header(kind: str, payload: bytes) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def _parse_header(path: str, line: bytes) -> dict[str, Any]:
+def _parse_header(path: str, line: bytes, kind: str) -> dict[str, Any]:
     try:
         header = json.loads(line)
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or not header.keys() >= {"godwit", "format", "bytes", "crc"}:
-        raise DamagedFileError(path, f"is damaged, or was not written by Godwit; {_REPAIR}")
+        raise DamagedFileError(path, f"is damaged, or was not written by Godwit; {_repair(kind)}")
     return header
+
+
+def _repair(kind: str) -> str:
+    restore = "restore the checkpoint from a backup"
+    if kind == "checkpoint":  # it is of no epoch
+        return restore
+    return f"{restore}, or roll back to an epoch before this file"

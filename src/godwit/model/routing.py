@@ -5,6 +5,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -193,5 +194,5 @@ def check_bins(bins: int) -> None:
 
 
 def check_workers(workers: int) -> None:
-    if not 1 <= workers <= MAX_WORKERS:
-        raise ConfigError(f"workers must be from 1 to {MAX_WORKERS}, not {workers}")
+    if not isinstance(workers, Integral) or not 1 <= workers <= MAX_WORKERS:
+        raise ConfigError(f"workers must be from 1 to {MAX_WORKERS}, not {workers!r}")

@@ -116,6 +116,7 @@ class Engine:
     sink: Sink
     spark_log: Path
     pinning: Pinning
+    query_name: str | None = None
     listener: Listener | None = None
     controlled: bool = False  # batches have updates among their records
     interval: float = 0.0  # seconds from one epoch to the next, if the query has a trigger
@@ -177,12 +178,13 @@ class Engine:
 
     def _tell(self, report: EpochReport) -> None:
         """A log line, and the listener, whose troubles are not those of the query."""
-        log.info("%s", report)
+        name = f"{self.query_name}: " if self.query_name else ""
+        log.info("%s%s", name, report)
         if self.listener is not None:
             try:
                 self.listener(report)
             except Exception:
-                log.exception("the listener failed in epoch %d", report.epoch)
+                log.exception("%sthe listener failed in epoch %d", name, report.epoch)
 
     def _check_outputs(self, manifest: Manifest) -> None:
         """What an earlier start of the query published must be what this one delivers."""

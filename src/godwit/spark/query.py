@@ -33,7 +33,7 @@ class How(TypedDict, total=False):
     supersede: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Migration:
     """An accepted migration of one operator.
 
@@ -43,6 +43,12 @@ class Migration:
 
     driver: Driver
     request: Migrate
+
+    def __repr__(self) -> str:
+        return (
+            f"<Migration {self.id} of '{self.request.operator}': to {self.request.target.workers} "
+            f"workers, {self.request.strategy}, {self.outcome}>"
+        )
 
     @property
     def id(self) -> int:
@@ -133,6 +139,14 @@ class Query:
         self._cleaner = threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True)
         self._cleaner.start()
 
+    def __repr__(self) -> str:
+        name = f" '{self._engine.query_name}'" if self._engine.query_name else ""
+        life = "running" if self._cleaner.is_alive() else "ended"
+        return (
+            f"<Query{name} of {', '.join(self.operators)} in {self._driver.checkpoint}: {life}, "
+            f"epoch {self.epoch}>"
+        )
+
     @property
     def operators(self) -> tuple[str, ...]:
         """The names of its stateful operators, in the order in which data flow."""
@@ -173,6 +187,8 @@ class Query:
         name = self._only(operator)
         if isinstance(target, int):
             target = self.routing(name).spread(target)
+        if not isinstance(target, Routing):
+            raise ConfigError(f"migrate to a number of workers or a Routing, not to {target!r}")
         request = self._driver.migrate(
             name,
             target,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +25,7 @@ RECEIPT = "_godwit.json"  # Spark's readers ignore names that begin with an unde
 STAGING = "_staging"
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Takes the outputs of each epoch, in the order of the epochs, after the epoch is published.
 

@@ -5,6 +5,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,9 @@ class Stream:
         dropped. A key without a record for `ttl` leaves the state. With a `window`, the output is
         each key and window, when the window closes.
         """
+        with defining(name):
+            for result, function in functions.items():
+                _check_option(result, function)
         if window is None:
             operator = Aggregate.of(
                 name, key, functions, to_arrow(self.schema), time=time, delay=delay
@@ -242,6 +246,11 @@ class Stream:
         """End the query in a sink."""
         if not any(isinstance(step, Operator) for step in self.steps):
             raise ConfigError("this query keeps no state: use Spark's own writeStream for it")
+        if not isinstance(sink, Sink):
+            raise ConfigError(
+                f"{sink!r} is no sink; use files, table, foreach_batch, console or memory of "
+                "godwit, such as gw.files('output')"
+            )
         return Job(self, sink)
 
     def then(self, operator: Operator) -> "Stream":
@@ -329,6 +338,7 @@ class Job:
             self.sink,
             path / SPARK,
             pinning,
+            query_name=query_name,
             listener=listener,
             controlled=control is not None,
             interval=micros(processing_time) / 1e6 if processing_time else 0.0,
@@ -350,6 +360,13 @@ def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:
     """Spark's log reaches as far back as ours, so that every retained epoch can be restored."""
     name = "spark.sql.streaming.minBatchesToRetain"
     return {name: str(max(int(spark.conf.get(name) or 0), retention + 1))}
+
+
+def _check_option(name: str, given: Any) -> None:
+    """Suggest the option of `aggregate` that something which is no function may be meant for."""
+    near = get_close_matches(name, ("key", "time", "delay", "ttl", "window"), n=1)
+    if near and not isinstance(given, Function):
+        raise ConfigError(f"there is no option '{name}'; did you mean '{near[0]}'?")
 
 
 def _expiring(operator: Operator, ttl: Duration | None) -> Operator:

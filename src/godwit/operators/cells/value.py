@@ -42,10 +42,15 @@ class ValueCell:
 
 @lru_cache
 def cell_class(columns: tuple[str, ...]) -> Any:
-    """A class with slots for `columns`; its constructor takes `_stored` and their values."""
+    """A class with slots for `columns`; its constructor takes `_stored` and their values.
+
+    Its name has the columns, for Python says it to whoever mistypes one.
+    """
     fields = [("_stored", bool), *((name, Any) for name in columns)]
     body = {"_columns": columns}
-    return make_dataclass("State", fields, bases=(ValueCell,), namespace=body, slots=True, eq=False)
+    made = make_dataclass("State", fields, bases=(ValueCell,), namespace=body, slots=True, eq=False)
+    made.__name__ = f"State({', '.join(columns)})"
+    return made
 
 
 class ValueCells:
