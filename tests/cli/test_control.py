@@ -13,11 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import godwit.operators as ops
 from godwit.cli import asking, main
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
-from godwit.operators import StateMachine
+from godwit.operators import Aggregate, StateMachine
 from godwit.runtime.driver import Driver
 from godwit.strategies import fluid
 from godwit.testing import Simulation
@@ -248,6 +249,25 @@ def test_a_request_that_waits_can_be_aborted(
     assert driver.outcome(1) == "aborted"
 
 
+def test_some_workers_without_a_bin_are_told(
+    query: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert query.command("plan", "--workers", "20", "--explain") == 0
+    told = capsys.readouterr()
+    assert told.err == "20 workers share 16 bins: at least 4 have none\n"
+    assert "batched:2: 7 epochs" in told.out
+
+
+def test_an_output_that_nobody_reads(query: Running) -> None:
+    program = "import sys; from godwit.cli import main; sys.exit(main())"
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", program, "status", str(query.checkpoint)]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
 def run(arguments: list[str]) -> int:
     """A command, whose arguments may be none that it has."""
     try:
@@ -261,11 +281,21 @@ BAD = {
     "strategy": (["apply", "{}", "--workers", "2", "--strategy", "x"], "unknown strategy 'x'"),
     "operator": (["apply", "{}", "--workers", "2", "--operator", "sums"], "unknown operator"),
     "workers": (["plan", "{}", "--workers", "0"], "workers must be from 1"),
-    "plan file": (["apply", "{}", "missing.json"], "missing.json"),
+    "plan file": (["apply", "{}", "missing.json"], "missing.json: no such file or directory$"),
+    "out": (
+        ["plan", "{0}", "--workers", "4", "--out", "{0}/godwit/format.json"],
+        r"/format\.json: file exists$",
+    ),
+    "half a plan": (["apply", "{0}", "{0}/half.json"], r"half\.json: .*it lacks routing, moves"),
     "no plan": (["apply", "{}", sys.executable], "not a plan that Godwit can read"),
     "no workers": (["plan", "{}"], "say what to plan: --workers N"),
     "no command": ([], "required: COMMAND; see godwit --help"),
-    "deadline": (["apply", "{}", "--workers", "2", "--deadline", "nan"], "--deadline: invalid"),
+    "deadline": (
+        ["apply", "{}", "--workers", "2", "--deadline", "nan"],
+        "--deadline: it must .* above 0",
+    ),
+    "past": (["apply", "{}", "--workers", "2", "--deadline", "-5"], "seconds above 0, not '-5'"),
+    "option": (["apply", "{}", "--wrokers", "2"], "--wrokers 2; see godwit apply --help"),
     "timeout": (["apply", "{}", "--workers", "2", "--on-timeout", "x"], "invalid choice: 'x'"),
     "no checkpoint": (["status", "{}/other"], "there is no Godwit checkpoint here"),
     "state": (["state", "{}", "counts"], "give --key"),
@@ -280,6 +310,7 @@ def test_bad_input_is_one_line_and_changes_nothing(
     query: Running, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments, message = BAD[case]
+    (query.checkpoint / "half.json").write_text('{"operator": "counts", "workers": 2}')
     before = content(query.checkpoint)
     assert run([argument.format(query.checkpoint) for argument in arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -302,6 +333,26 @@ def test_state(query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert file.stat().st_size
     lines = (tmp_path / "export.jsonl").read_text().splitlines()
     assert {json.loads(line)["word"] for line in lines} == {"a", "b", "c"}
+
+
+def test_keys_and_times_of_state_are_told_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = pa.schema({"at": pa.timestamp("us", tz="UTC"), "user": pa.int64(), "tag": pa.string()})
+    last = Aggregate.of("last", ["at", "user"], {"tag": ops.last("tag"), "n": ops.count()}, schema)
+    sim = Simulation(tmp_path, last, schema)
+    moment = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
+    sim.feed([{"at": moment, "user": 1234567, "tag": ""}, {"at": None, "user": 2, "tag": None}])
+    look_up = ["state", str(tmp_path), "last", "--key"]
+    assert main([*look_up, "2026-05-01 12:30:00Z", "--key", "1234567"]) == 0
+    told = "2026-05-01 12:30:00.000000Z"
+    assert re.search(rf'{told} +1234567 +"" +1 +\d+ +\d\n', capsys.readouterr().out)
+    assert main(["state", str(tmp_path), "last", "--null-key", "--key", "2"]) == 0
+    assert re.search(r"null +2 +null +1 ", capsys.readouterr().out)
+    for suffix in ("csv", "jsonl"):
+        file = tmp_path / f"export.{suffix}"
+        assert main(["state", str(tmp_path), "last", "--export", str(file)]) == 0
+        assert told in file.read_text()
 
 
 def test_lists_do_not_fit_into_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,7 +111,7 @@ def test_an_unreadable_checkpoint_is_one_line(
     monkeypatch.setattr(Path, "read_bytes", refuse)
     assert main(["verify", str(checkpoint)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "Permission denied" in line
+    assert line.endswith("/godwit/format.json: permission denied")
 
 
 @pytest.mark.parametrize("arguments", [[], ["verify"], ["verify", "a", "b"], ["migrate"]])

@@ -78,6 +78,12 @@ def test_other_texts_are_no_plans(text: str) -> None:
         Plan.from_text(text)
 
 
+def test_what_a_move_lacks_is_named() -> None:
+    text = f'{{{_HEAD}, "workers": 2, "moves": [{{"bins": "3"}}]}}'
+    with pytest.raises(ConfigError, match=r"move \{'bins': '3'\} lacks from, to"):
+        Plan.from_text(text)
+
+
 @pytest.mark.parametrize("workers", ['"4"', "4.0", "true"])
 def test_a_number_of_workers_is_a_number(workers: str) -> None:
     with pytest.raises(ConfigError, match="number of workers"):

@@ -1,6 +1,7 @@
 """The command line: one file a command."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -9,7 +10,8 @@ from godwit.cli import abort, apply, experiment, history, plan, run, state, stat
 from godwit.errors import GodwitError
 
 COMMANDS = (status, plan, apply, watch, abort, history, state, verify, run, experiment)
-INTERRUPTED = 130
+INTERRUPTED = 130  # as a shell tells of SIGINT
+UNREAD = 141  # as a shell tells of SIGPIPE
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,15 +26,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="godwit", description="Move the state of a running PySpark stream without stopping it."
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_to(commands)
-    parsed = parser.parse_args(arguments)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:  # said by the command, whose help names what it knows
+        commands.choices[parsed.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         code: int = parsed.run(parsed)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer shall not fail once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (GodwitError, OSError) as error:
-        print(f"godwit: {error}", file=sys.stderr)
+        print(f"godwit: {_text(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _text(error: Exception) -> str:
+    """What is wrong, after the file that it is wrong with.
+
+    >>> _text(FileExistsError(17, "File exists", "grow.json"))
+    'grow.json: file exists'
+    """
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror.lower()}"
+    return str(error)

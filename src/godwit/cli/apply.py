@@ -10,7 +10,7 @@ from godwit.cli import watch
 from godwit.cli.asking import ask
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json
-from godwit.cli.plan import add_target, explain, has_target, planned
+from godwit.cli.plan import add_target, explain, has_target, planned, tell_idle
 from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.log.history import History
@@ -67,14 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     parse(arguments.strategy)  # refuses an unknown one
     if (arguments.plan is None) != has_target(arguments):
         raise ConfigError("give a plan, or --workers, --rebalance or --drain, and not both")
-    plan = None
-    if arguments.plan is not None:
-        plan = Plan.from_text(Path(arguments.plan).read_text(errors="replace"))
+    plan = None if arguments.plan is None else _read(arguments.plan)
     overview = Overview.of(path)
     view = overview.operator(plan.operator if plan else arguments.operator)
     operator, now = view.name, time.time()
     measured = Measured.of(History(path), operator, view.routing.bins)
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
+    tell_idle(shown, view.routing)
     if arguments.dry_run:
         explain(view, shown, overview.pace, measured.load)
         return 0
@@ -101,7 +100,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"it must be a number of seconds above 0, not '{text}'")
     return seconds
+
+
+def _read(file: str) -> Plan:
+    text = Path(file).read_text(errors="replace")
+    try:
+        return Plan.from_text(text)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None

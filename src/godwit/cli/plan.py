@@ -17,9 +17,10 @@ from godwit.model.routing import Routing
 from godwit.runtime.overview import OperatorView, Overview
 from godwit.runtime.sizes import Sizes, epochs_left
 from godwit.runtime.targets import PLANNERS, Measured, target
-from godwit.strategies import AllAtOnce, Batched, Fluid
+from godwit.strategies import AllAtOnce, Batched, Fluid, Strategy
 
 MOVES = 20  # that are shown
+STEPS = 8  # of the batches that are told
 
 EXAMPLES = """\
 examples:
@@ -92,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     measured = Measured.of(History(path), operator.name, operator.routing.bins)
     goal = planned(arguments, operator.routing, measured)
     plan = Plan.of(operator.name, operator.routing, goal)
+    tell_idle(plan, operator.routing)
     if arguments.explain:
         explain(operator, plan, overview.pace, measured.load)
         if not arguments.out:
@@ -103,6 +105,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         sys.stdout.write(plan.to_text())
     return 0
+
+
+def tell_idle(plan: Plan, routing: Routing) -> None:
+    """Some workers of a plan cannot have a bin."""
+    if (idle := plan.workers - routing.bins) > 0:
+        note(f"{plan.workers:,} workers share {routing.bins:,} bins: at least {idle:,} have none")
 
 
 def explain(operator: OperatorView, plan: Plan, pace: float | None, load: Sizes) -> None:
@@ -132,7 +140,10 @@ def explain(operator: OperatorView, plan: Plan, pace: float | None, load: Sizes)
         rows.append([worker, len(before), len(after), had, gains, size(gets), size(state)])
     print_table(["worker", "bins", "then", "load", "then", "to read", "state"], rows)
     print()
-    for strategy in (AllAtOnce(), Batched(64), Fluid()):
+    batch = -(-plan.bins // STEPS)
+    batches = [Batched(batch)] if batch > 1 else []
+    strategies: list[Strategy] = [AllAtOnce(), *batches, Fluid()]
+    for strategy in strategies:
         epochs = epochs_left(strategy, origin, goal)
         seconds = f", about {epochs * pace:.0f} s" if pace else ""
         print(f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}{seconds}")

@@ -27,7 +27,8 @@ examples:
   godwit state /data/checkpoints/counts counts --export counts.parquet
 
 A key of several columns is given by several --key, in the order of the operator's key; null as
---null-key. Export writes .parquet, .csv or .jsonl.
+--null-key. A timestamp is written in UTC, as "2026-05-01 12:30:00Z", and one without a time zone as
+"2026-05-01 12:30:00". Export writes .parquet, .csv or .jsonl.
 """
 
 
@@ -64,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         rows = _export(snapshot, Path(arguments.export))
         note(f"{arguments.export}: {rows:,} rows of epoch {snapshot.epoch}")
         return 0
-    found = look_up(snapshot, arguments.keys)
+    found = _told(look_up(snapshot, arguments.keys))
     if arguments.json:
         print_json(json.loads(json.dumps(found.to_pylist(), default=str)))
     elif found.num_rows:
-        print_table(found.column_names, [list(row.values()) for row in found.to_pylist()])
+        print_table(found.column_names, [[*map(_cell, row.values())] for row in found.to_pylist()])
     else:
         note(f"no such key in epoch {snapshot.epoch}")
     return 0 if found.num_rows else 1
@@ -97,6 +98,28 @@ def _column(text: str | None, field: pa.Field) -> pa.Array:
         return pa.array([text], pa.string()).cast(field.type)
     except (pa.ArrowException, ValueError):
         raise ConfigError(f"key column '{field.name}' is {field.type}, not '{text}'") from None
+
+
+def _told(rows: pa.Table) -> pa.Table:
+    """Times as text, in the form that CSV has them in."""
+    for i, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            rows = rows.set_column(i, field.name, rows[i].cast(pa.string()))
+    return rows
+
+
+def _cell(value: Any) -> str:
+    """A value as a table shows it: whatever could be taken for another one is quoted.
+
+    >>> [_cell(value) for value in (1234567, None, "null", "", "-", " a", "heron")]
+    ['1234567', 'null', '"null"', '""', '-', '" a"', 'heron']
+    """
+    if value is None:
+        return "null"
+    text = str(value)
+    if isinstance(value, str) and (text in ("", "null") or text.split() != text.split(" ")):
+        return json.dumps(text, ensure_ascii=False)
+    return text
 
 
 def _export(snapshot: Snapshot, target: Path) -> int:
@@ -134,6 +157,6 @@ def _to_csv(file: Any, schema: pa.Schema, tables: Iterator[pa.Table]) -> Iterato
 
 def _to_jsonl(file: Any, schema: pa.Schema, tables: Iterator[pa.Table]) -> Iterator[int]:
     for rows in tables:
-        for row in rows.to_pylist():
+        for row in _told(rows).to_pylist():
             file.write(json.dumps(row, default=str).encode() + b"\n")
         yield rows.num_rows

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -88,6 +88,7 @@ class Plan:
         """What `to_text` wrote, perhaps changed by hand since."""
         try:
             data = json.loads(text)
+            _check_whole("it", data, [field.name for field in fields(cls)])
             moves = _moves(data.pop("moves"))
             plan = cls(**data, moves=tuple(moves))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -102,9 +103,15 @@ def _move_to_json(moves: Moves) -> dict[str, Any]:
     return {"bins": bins, "from": moves.source, "to": moves.target}
 
 
+def _check_whole(what: str, data: Any, names: Iterable[str]) -> None:
+    if missing := [name for name in names if name not in data]:
+        raise ValueError(f"{what} lacks {', '.join(missing)}")
+
+
 def _moves(entries: Iterable[dict[str, Any]]) -> list[Moves]:
     found = []
     for entry in entries:
+        _check_whole(f"move {entry}", entry, ["bins", "from", "to"])
         first, _, last = str(entry["bins"]).partition("-")
         moves = Moves(int(first), int(last or first), int(entry["from"]), int(entry["to"]))
         if moves.first > moves.last:
