@@ -7,7 +7,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/)java
 export SPARK_LOCAL_IP := 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: demo test bench lint java
+.PHONY: demo test bench experiments lint java
 .NOTPARALLEL:
 
 demo: java $(STAMP)
@@ -18,6 +18,11 @@ test: java lint
 
 bench: java $(STAMP)
 	$(BIN)/python -m bench
+
+# All in full, one after the other: about an hour and a quarter.
+experiments: java $(STAMP)
+	for name in strategies nexmark overhead bins keys proportional load memory peers; do \
+	  $(BIN)/godwit experiment $$name --full --output bench/results/experiments || exit 1; done
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import godwit as gw
 from godwit.experiments import plots
 from godwit.experiments.page import Findings, Section, Table
+from godwit.spark.stream import START_SETTINGS
 from godwit.workloads import counts
 from godwit.workloads.catalog import NUMBERED, Workload
 from godwit.workloads.report import Disturbance, Report
@@ -31,6 +32,7 @@ _CONF: Final = {
     "spark.locality.wait": "30s",
     "spark.driver.memory": "6g",
     "spark.sql.shuffle.partitions": "2",
+    **START_SETTINGS,  # for Spark's own queries, too: the faster way to write their logs
 }
 
 
