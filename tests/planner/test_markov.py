@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, InfeasibleError
 from godwit.planner.chain import Chain
 from godwit.planner.coarse import merged
 from godwit.planner.iteration import project
@@ -77,7 +77,7 @@ def test_balance_is_that_of_the_load_now() -> None:
     load = np.array([3.0, 1, 1, 1, 1, 1, 1, 1])
     step = markov_step([(0, 4), (4, 8)], 2, load, ones, 0.0, projected)
     assert step.max_load == 5
-    with pytest.raises(ConfigError, match=r"a tau of at least 0\.8"):
+    with pytest.raises(InfeasibleError, match=r"a tau of at least 0\.8"):
         markov_step([(0, 4), (4, 8)], 2, [9, 0, 0, 0, 0, 0, 0, 1], ones, 0.1, projected)
 
 

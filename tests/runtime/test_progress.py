@@ -8,13 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from godwit.log.history import History
 from godwit.log.layout import manifest_name
+from godwit.log.manifest import Manifest
 from godwit.model.hashing import hash_rows
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Migration, Phase
 from godwit.runtime.overview import Overview
-from godwit.runtime.sizes import seconds_left
+from godwit.runtime.sizes import fetch_rate, seconds_left
 from godwit.spark import query
 from godwit.spark.query import Progress
 from godwit.strategies import batched
@@ -84,3 +86,25 @@ def test_the_seconds_of_a_way_back_or_without_a_pace_may_be_unknown() -> None:
     back = replace(fluid, phase=Phase.RETURNING)
     assert seconds_left(back, there, PACE, now=130.0) == 3 * PACE
     assert seconds_left(replace(paced, phase=Phase.RETURNING), there, PACE, now=130.0) is None
+
+
+class Told(History):
+    """A checkpoint whose only manifest says what a worker fetched, and how long that took."""
+
+    receipts: tuple[tuple[int, float], ...] = ()
+
+    def manifest(self, epoch: int) -> Manifest | None:
+        found = super().manifest(epoch)
+        told = [{"fetched": bytes, "seconds": {"fetch": s}} for bytes, s in self.receipts]
+        return found and replace(found, receipts={"counts": told})
+
+
+def test_the_rate_of_fetching_is_that_of_epochs_that_fetched_ahead(tmp_path: Path) -> None:
+    simulate(tmp_path).feed(words("a"))
+    told = Told(tmp_path)
+    assert fetch_rate(told, "counts") is None
+    told.receipts = ((5000, 0.0), (0, 0.5))  # fetched on demand, and looked for nothing in vain
+    assert fetch_rate(told, "counts") is None
+    told.receipts = ((5000, 0.0), (300, 0.5), (100, 1.5))
+    assert fetch_rate(told, "counts") == 200.0
+    assert fetch_rate(told, "sums") is None

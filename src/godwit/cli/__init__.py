@@ -6,10 +6,22 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from godwit.cli import abort, apply, experiment, history, plan, run, state, status, verify, watch
+from godwit.cli import (
+    abort,
+    apply,
+    experiment,
+    history,
+    plan,
+    project,
+    run,
+    state,
+    status,
+    verify,
+    watch,
+)
 from godwit.errors import GodwitError
 
-COMMANDS = (status, plan, apply, watch, abort, history, state, verify, run, experiment)
+COMMANDS = (status, plan, project, apply, watch, abort, history, state, verify, run, experiment)
 INTERRUPTED = 130  # as a shell tells of SIGINT
 UNREAD = 141  # as a shell tells of SIGPIPE
 

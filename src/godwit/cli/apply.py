@@ -18,6 +18,7 @@ from godwit.log.intent import Intent
 from godwit.model.plan import Plan
 from godwit.model.requests import Migrate
 from godwit.runtime.overview import Overview
+from godwit.runtime.sizes import fetch_rate
 from godwit.runtime.targets import Measured
 from godwit.strategies import parse
 
@@ -71,11 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
     overview = Overview.of(path)
     view = overview.operator(plan.operator if plan else arguments.operator)
     operator, now = view.name, time.time()
-    measured = Measured.of(History(path), operator, view.routing.bins)
+    history = History(path)
+    measured = Measured.of(history, operator, view.routing.bins)
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
     tell_idle(shown, view.routing)
     if arguments.dry_run:
-        explain(view, shown, overview.pace, measured.load)
+        explain(view, shown, measured.load, overview.pace, fetch_rate(history, operator))
         return 0
 
     def request(decided: Intent) -> Migrate:

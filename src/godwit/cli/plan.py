@@ -14,9 +14,10 @@ from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Routing
+from godwit.planner.projected import Projected
 from godwit.runtime.overview import OperatorView, Overview
-from godwit.runtime.sizes import Sizes, epochs_left
-from godwit.runtime.targets import PLANNERS, Measured, target
+from godwit.runtime.sizes import Sizes, epochs_left, fetch_rate
+from godwit.runtime.targets import PLANNERS, Measured, Planner, target
 from godwit.strategies import AllAtOnce, Batched, Fluid, Strategy
 
 MOVES = 20  # that are shown
@@ -32,8 +33,10 @@ examples:
 
 planners: even (equally many bins a worker, few moves, long runs of bins), scattered (single bins,
 the load of each worker within 1 + tau times the mean, few bytes moved), single-step (the same with
-one interval of bins a worker, the fewest bytes), hash (equally many bins, chosen at random). Load
-is the records of the last epochs. The plan is JSON, to be read and changed by hand.
+one interval of bins a worker, the fewest bytes), markov (as single-step, with migrations to come in
+mind: --projected names a directory that 'godwit project' has filled), hash (equally many bins,
+chosen at random). Load is the records of the last epochs. The plan is JSON, to be read and changed
+by hand.
 """
 
 
@@ -65,6 +68,9 @@ def add_target(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> Non
         "--planner", choices=PLANNERS, help="default: even with --workers alone, else scattered"
     )
     parser.add_argument("--tau", type=float, help="load above the mean; default: 0.1, if possible")
+    parser.add_argument(
+        "--projected", type=Path, metavar="DIR", help="costs of migrations to come, for 'markov'"
+    )
 
 
 def has_target(arguments: argparse.Namespace) -> bool:
@@ -74,13 +80,17 @@ def has_target(arguments: argparse.Namespace) -> bool:
 def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured) -> Routing:
     """The target that the arguments ask for."""
     loaded = arguments.rebalance or arguments.drain or arguments.tau is not None
+    planner: Planner = arguments.planner or ("scattered" if loaded else "even")
+    if arguments.projected and planner != "markov":
+        raise ConfigError(f"'{planner}' uses no projected costs; plan with --planner markov")
     return target(
-        arguments.planner or ("scattered" if loaded else "even"),
+        planner,
         routing,
         measured,
         workers=arguments.workers,
         drained=arguments.drain,
         tau=arguments.tau,
+        projected=Projected.load(arguments.projected) if arguments.projected else None,
     )
 
 
@@ -88,14 +98,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not has_target(arguments):
         raise ConfigError("say what to plan: --workers N, --rebalance or --drain WORKER")
     path = Location.parse(arguments.checkpoint).path
-    overview = Overview.of(path)
+    overview, history = Overview.of(path), History(path)
     operator = overview.operator(arguments.operator)
-    measured = Measured.of(History(path), operator.name, operator.routing.bins)
+    measured = Measured.of(history, operator.name, operator.routing.bins)
     goal = planned(arguments, operator.routing, measured)
     plan = Plan.of(operator.name, operator.routing, goal)
     tell_idle(plan, operator.routing)
     if arguments.explain:
-        explain(operator, plan, overview.pace, measured.load)
+        explain(operator, plan, measured.load, overview.pace, fetch_rate(history, operator.name))
         if not arguments.out:
             return 0
     if arguments.out:
@@ -113,8 +123,13 @@ def tell_idle(plan: Plan, routing: Routing) -> None:
         note(f"{plan.workers:,} workers share {routing.bins:,} bins: at least {idle:,} have none")
 
 
-def explain(operator: OperatorView, plan: Plan, pace: float | None, load: Sizes) -> None:
-    """Which bins go where and why, what each worker then has, how long it takes: estimates."""
+def explain(
+    operator: OperatorView, plan: Plan, load: Sizes, pace: float | None, rate: float | None
+) -> None:
+    """Which bins go where and why, what each worker then has, how long it takes: estimates.
+
+    `pace` is the seconds from one epoch to the next, `rate` the bytes that a worker reads a second.
+    """
     origin, goal = operator.routing, plan.target(operator.routing)
     weights = [operator.sizes[moves.first : moves.last + 1].sum() for moves in plan.moves]
     number = f"{origin.workers} -> {plan.workers}" if origin.workers != plan.workers else "the same"
@@ -131,10 +146,11 @@ def explain(operator: OperatorView, plan: Plan, pace: float | None, load: Sizes)
     if len(plan.moves) > MOVES:
         print(f"... and {len(plan.moves) - MOVES:,} more: see the plan")
     print()
-    rows = []
+    rows, most = [], 0.0
     for worker in range(max(origin.workers, plan.workers)):
         before, after = (r.bins_of(worker) for r in (origin, goal))
         gets = operator.sizes[np.setdiff1d(after, before)].sum()
+        most = max(most, gets)
         state = operator.sizes[after].sum()
         had, gains = (f"{share[worker]:.1f} %" if worker < len(share) else "-" for share in shares)
         rows.append([worker, len(before), len(after), had, gains, size(gets), size(state)])
@@ -147,6 +163,11 @@ def explain(operator: OperatorView, plan: Plan, pace: float | None, load: Sizes)
         epochs = epochs_left(strategy, origin, goal)
         seconds = f", about {epochs * pace:.0f} s" if pace else ""
         print(f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}{seconds}")
+    if rate:
+        print(
+            f"the epoch of all-at-once is longer by about {most / rate:.1f} s: one worker reads "
+            f"{size(most)}, at the {size(rate)} a second that were measured"
+        )
     print("paced: as many epochs as destinations need to fetch what they lack")
 
 

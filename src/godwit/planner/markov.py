@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, InfeasibleError
+from godwit.planner.assignment import Assignment, Interval
 from godwit.planner.partitionings import (
     Costs,
     Indices,
@@ -17,21 +18,14 @@ from godwit.planner.partitionings import (
 )
 from godwit.planner.projected import Projected
 
-Interval = tuple[int, int]
-
 
 @dataclass(frozen=True, slots=True)
-class MarkovStep:
-    """The target of a migration: an interval for each node, None for one that is removed.
+class MarkovStep(Assignment):
+    """The target of a migration; `projected` is the projected cost of what comes after.
 
-    Existing nodes keep their places, new ones follow. `cost` is the state moved, `gain` the state
-    that stays, `projected` the projected cost of what comes after.
+    Existing nodes keep their places, new ones follow.
     """
 
-    intervals: tuple[Interval | None, ...]
-    cost: float
-    gain: float
-    max_load: float
     projected: float
 
 
@@ -75,15 +69,22 @@ def _balanced(projected: Projected, nodes: int, load: Weights, tau: float) -> tu
         )
     edges = np.asarray(projected.problem.edges)
     if edges[-1] != len(load):
-        raise ConfigError(f"costs were projected for {edges[-1]} tasks, not for {len(load)}")
+        raise ConfigError(
+            f"costs were projected for {edges[-1]} tasks, not for {len(load)}; compute them for "
+            f"{len(load)}"
+        )
     stops = edges[projected.stops[nodes]]
     heaviest = heaviest_part(load, stops)
     fit = heaviest <= most_load(load, nodes, tau)
     if not fit.any():
-        least = heaviest.min() / (load.sum() / nodes) - 1
-        raise ConfigError(
+        least = float(heaviest.min() / (load.sum() / nodes) - 1)
+        task = int(load.argmax())
+        raise InfeasibleError(
             f"no partitioning over {nodes} nodes with a projected cost is balanced for this load; "
-            f"use a tau of at least {least:.6g}, or compute projected costs for this load"
+            f"use a tau of at least {least:.6g}, or compute projected costs for this load",
+            task=task,
+            load=float(load[task]),
+            tau=least,
         )
     return stops[fit], projected.cost[nodes][fit]
 

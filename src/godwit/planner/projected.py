@@ -104,6 +104,11 @@ class Projected:
     bound: float
     sweeps: int
 
+    @property
+    def count(self) -> int:
+        """How many partitionings there are."""
+        return sum(map(len, self.stops.values()))
+
     def of(self, stops: npt.ArrayLike) -> float:
         """The projected cost of one partitioning, nodes without tasks last.
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from godwit.log.history import History
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Migration, Phase
 from godwit.state.run import SEGMENTS
@@ -13,6 +14,8 @@ from godwit.strategies import Batched, Fluid, Matched, Paced, Strategy
 from godwit.strategies.steps import left
 
 Sizes = npt.NDArray[np.float64]
+
+SHORTEST = 0.001  # seconds: what takes less was not fetching
 
 
 def rows_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
@@ -67,3 +70,16 @@ def epochs_left(strategy: Strategy, routing: Routing, target: Routing) -> int:
             ends = (routing.owners[bins], target.owners[bins])
             return (gap + 1) * max(int(np.bincount(end).max(initial=0)) for end in ends)
     return min(len(bins), 1)
+
+
+def fetch_rate(history: History, operator: str) -> float | None:
+    """The bytes a second that a worker has fetched ahead of need; None if no retained epoch did."""
+    fetched, seconds = 0, 0.0
+    for epoch in history.epochs():
+        if (manifest := history.manifest(epoch)) is None:  # deleted meanwhile
+            continue
+        for receipt in manifest.receipts.get(operator, ()):
+            if receipt["fetched"] and receipt["seconds"].get("fetch", 0.0) >= SHORTEST:
+                fetched += receipt["fetched"]
+                seconds += receipt["seconds"]["fetch"]
+    return fetched / seconds if seconds else None

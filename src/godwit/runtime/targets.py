@@ -11,10 +11,12 @@ from godwit.log.history import History
 from godwit.model.loads import Loads
 from godwit.model.routing import Routing, check_workers
 from godwit.planner import hashed, intervals_of, scattered, single_step
+from godwit.planner.markov import markov_step
+from godwit.planner.projected import Projected
 from godwit.runtime.sizes import Sizes, bytes_by_bin
 from godwit.state.tree import Tree
 
-Planner = Literal["even", "scattered", "single-step", "hash"]
+Planner = Literal["even", "scattered", "single-step", "markov", "hash"]
 
 PLANNERS: Final[tuple[Planner, ...]] = get_args(Planner)
 TAU: Final = 0.1  # if nobody says anything else, and it can be kept
@@ -63,12 +65,15 @@ def target(
     workers: int | None = None,
     drained: Collection[int] = (),
     tau: float | None = None,
+    projected: Projected | None = None,
 ) -> Routing:
     """The routing that a planner finds best: over so many workers, or as many as there are.
 
     Workers above that number, and `drained` ones, end without a bin. No worker gets more than
     `1 + tau` times the mean load, which `even` and `hash` do not look at; without a `tau` it is
-    0.1, or if that cannot be kept, the smallest that the planner can keep.
+    0.1, or if that cannot be kept, the smallest that the planner can keep. `markov` needs the
+    `projected` costs of migrations to come, for as many bins; its tau is then theirs, or if that
+    cannot be kept, the smallest with which one of their partitionings can.
     """
     number = routing.workers if workers is None else workers
     check_workers(number)
@@ -82,13 +87,19 @@ def target(
     if planner == "hash":
         after = hashed(routing.owners, number, measured.load, measured.bytes)
         return Routing(after.owners, number)
+    if planner == "markov" and projected is None:
+        raise ConfigError(
+            "'markov' needs projected costs, which 'godwit project' computes; or plan with "
+            "'single-step', which looks at one migration alone"
+        )
+    wanted = tau if tau is not None else projected.problem.tau if projected else TAU
     try:
-        return _balanced(planner, routing, measured, number, drained, TAU if tau is None else tau)
+        return _balanced(planner, routing, measured, number, drained, wanted, projected)
     except InfeasibleError as error:
         if tau is not None:
             raise
         least = error.tau * (1 + 1e-6) + 1e-9  # above what rounding may have cost
-        return _balanced(planner, routing, measured, number, drained, least)
+        return _balanced(planner, routing, measured, number, drained, least, projected)
 
 
 def _balanced(
@@ -98,10 +109,14 @@ def _balanced(
     workers: int,
     drained: Collection[int],
     tau: float,
+    projected: Projected | None,
 ) -> Routing:
     load, size = measured.load, measured.bytes
     if planner == "single-step":
         owners = single_step(intervals_of(routing), workers, load, size, tau).owners
+    elif planner == "markov":
+        assert projected is not None
+        owners = markov_step(intervals_of(routing), workers, load, size, tau, projected).owners
     else:
         gone = {*drained, *range(workers, routing.workers)}
         left = workers - len([worker for worker in drained if worker < workers])

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypedDict, Unpack
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,6 +15,7 @@ from godwit.errors import ConfigError, GodwitError, RefusedError
 from godwit.log.history import History
 from godwit.model.requests import Migrate, OnTimeout, Schedule
 from godwit.model.routing import Routing, Update
+from godwit.planner.projected import Projected
 from godwit.runtime.driver import Driver
 from godwit.runtime.sizes import seconds_left
 from godwit.runtime.targets import Measured, Planner, target
@@ -206,14 +208,17 @@ class Query:
         *,
         planner: Planner = "scattered",
         tau: float | None = None,
+        projected: str | Path | None = None,
         **how: Unpack[How],
     ) -> Migration:
         """Migrate to so many workers, with a target that `planner` finds from the measured load.
 
         No worker gets more than `1 + tau` times the mean load, by default 1.1 times or as little as
-        can be reached. `how` is as in `migrate`. Raises InfeasibleError, RefusedError.
+        can be reached. The planner `markov` needs the directory of `projected` costs that `godwit
+        project` filled. `how` is as in `migrate`. Raises InfeasibleError, RefusedError.
         """
-        return self._planned(operator, planner, tau, how, workers=workers)
+        costs = None if projected is None else Projected.load(Path(projected))
+        return self._planned(operator, planner, tau, how, workers=workers, projected=costs)
 
     def rebalance(
         self, tau: float | None = None, operator: str | None = None, **how: Unpack[How]
@@ -241,11 +246,20 @@ class Query:
         *,
         workers: int | None = None,
         drained: Sequence[int] = (),
+        projected: Projected | None = None,
     ) -> Migration:
         name = self._only(operator)
         routing = self.routing(name)
         measured = Measured.of(History(self._driver.checkpoint), name, routing.bins)
-        goal = target(planner, routing, measured, workers=workers, drained=drained, tau=tau)
+        goal = target(
+            planner,
+            routing,
+            measured,
+            workers=workers,
+            drained=drained,
+            tau=tau,
+            projected=projected,
+        )
         return self.migrate(goal, name, **how)
 
     def migration(self, operator: str | None = None) -> Migration | None:
