@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,12 @@ from pyspark.sql import SparkSession
 from godwit.cli import main
 from godwit.errors import ConfigError
 from godwit.experiments.lab import hash_counts
-from godwit.workloads.catalog import WORKLOADS, workload
+from godwit.log.history import History
+from godwit.model.routing import Routing
+from godwit.runtime.overview import Overview
+from godwit.runtime.targets import Measured
+from godwit.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
+from godwit.workloads.counts import WORDS_A_LINE, look_ups
 from godwit.workloads.rate import SECOND, Rate
 from godwit.workloads.report import Epoch, Migration, Report
 from godwit.workloads.running import Move, Run, run
@@ -87,6 +93,27 @@ def test_a_workload_moves_while_it_runs(spark: SparkSession, tmp_path: Path) -> 
     assert json.loads(json.dumps(report.to_json()))["about"]["workload"] == "hash-count"
     rows = spark.read.parquet(str(tmp_path / "output")).groupBy("id").max("n").collect()
     assert sum(row[1] - 1 for row in rows) == report.epochs[-1].last  # each was known once
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_load_of_a_workload_is_balanced_while_it_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Three of four words, and three quarters of all that come, are of the same worker."""
+    skewed = Workload("look-ups", NUMBERED, partial(look_ups, words=5))
+    move = Move.parse("at 2s rebalance with all-at-once")
+    wanted = replace(run_of(rate=Rate.parse("20"), seconds=5.0, warm_up=0.0), workload=skewed)
+    report = run(spark, replace(wanted, moves=(move,), bins=64), tmp_path, lambda line: None)
+    (migration,) = report.migrations
+    assert (migration.operator, migration.outcome) == ("words", "done")
+    checkpoint = tmp_path / "checkpoint"
+    load = Measured.of(History(checkpoint), "words", 64).load
+    before, after = Routing.even(64, 2), Overview.of(checkpoint).operator("words").routing
+    heaviest = [np.bincount(routing.owners, load, 2).max() for routing in (before, after)]
+    assert heaviest[1] < 0.8 * heaviest[0]
+    rows = spark.read.parquet(str(tmp_path / "output")).groupBy("word").max("n").collect()
+    assert sum(row[1] for row in rows) == WORDS_A_LINE * report.epochs[-1].last
 
 
 @pytest.mark.spark

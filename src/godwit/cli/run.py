@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
         action="append",
         default=[],
         metavar="MOVE",
-        help='"at 20s to 4 workers with paced"; may be given several times',
+        help='"at 20s to 4 workers with paced" or "at 20s rebalance"; may be given several times',
     )
     parser.add_argument("--cores", default="*", help="of the local Spark (default: all)")
     parser.add_argument(

@@ -5,11 +5,15 @@ count and key count are Megaphone's (section 5.2), whose keys are ids from all o
 or the numbers from 0 on.
 """
 
+import time
+from typing import Any, Final
+
 from pyspark.sql import DataFrame
 
 import godwit as gw
 
-WORDS_A_LINE = 8
+WORDS_A_LINE: Final = 8
+ANSWER: Final = 0.001  # seconds that a look-up waits
 
 
 def lines(events: DataFrame, words: int) -> DataFrame:
@@ -22,8 +26,29 @@ def lines(events: DataFrame, words: int) -> DataFrame:
 
 def word_count(events: DataFrame, words: int = 10_000) -> gw.Stream:
     """How often has each word come?"""
-    split = lines(events, words).selectExpr("explode(split(line, ' ')) AS word")
-    return gw.stream(split).aggregate("words", key="word", n=gw.count())
+    return gw.stream(_split(events, words)).aggregate("words", key="word", n=gw.count())
+
+
+def look_ups(events: DataFrame, words: int = 10_000) -> gw.Stream:
+    """How often has each word come, if each waits for an answer from elsewhere?
+
+    Workers wait at the same time, whatever the number of cores: the one with most records is what
+    an epoch waits for.
+    """
+    return gw.stream(_split(events, words)).state_machine(
+        "words", key="word", function=look_up, state="n long", output="word string, n long"
+    )
+
+
+def look_up(key: str, value: Any, state: Any) -> list[tuple[str, int]]:
+    """For `state_machine`, keyed by word."""
+    time.sleep(ANSWER)
+    state.n = (state.n or 0) + 1
+    return [(key, state.n)]
+
+
+def _split(events: DataFrame, words: int) -> DataFrame:
+    return lines(events, words).selectExpr("explode(split(line, ' ')) AS word")
 
 
 def random_ids(events: DataFrame, keys: int) -> DataFrame:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
@@ -40,16 +40,18 @@ BINS: Final = 4096
 
 Say = Callable[[str], None]
 
-_MOVE: Final = re.compile(r"at (.+?) to (\d+) workers?(?: with (\S+))?")
+REBALANCE: Final[Literal["rebalance"]] = "rebalance"
+
+_MOVE: Final = re.compile(r"at (.+?) (?:to (\d+) workers?|rebalance)(?: with (\S+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A migration that is asked for so many seconds after the begin: to a number of workers, or to
-    a routing."""
+    """A migration that is asked for so many seconds after the begin: to a number of workers, to a
+    routing, or to what balances the load that was measured until then (`rebalance`)."""
 
     at: float
-    target: int | gw.Routing
+    target: int | gw.Routing | Literal["rebalance"]
     strategy: str = "paced"
 
     @classmethod
@@ -57,18 +59,24 @@ class Move:
         """
         >>> Move.parse("at 20s to 4 workers with batched:64")
         Move(at=20.0, target=4, strategy='batched:64')
+        >>> Move.parse("at 20s rebalance")
+        Move(at=20.0, target='rebalance', strategy='paced')
         """
         if (found := _MOVE.fullmatch(text.strip())) is None:
             raise ConfigError(
-                f"'{text}' is no move; write it like 'at 20s to 4 workers with paced'"
+                f"'{text}' is no move; write it like 'at 20s to 4 workers with paced' or "
+                "'at 20s rebalance'"
             )
         strategy = found[3] or "paced"
         parse(strategy)
-        return cls(micros(found[1]) / SECOND, int(found[2]), strategy)
+        at = micros(found[1]) / SECOND
+        return cls(at, int(found[2]) if found[2] else REBALANCE, strategy)
 
-    @property
-    def workers(self) -> int:
-        return self.target if isinstance(self.target, int) else self.target.workers
+    def ask(self, query: gw.Query, operator: str) -> gw.Migration:
+        """Begin the migration of an operator."""
+        if isinstance(self.target, str):
+            return query.rebalance(None, operator, strategy=self.strategy, supersede=True)
+        return query.migrate(self.target, operator, strategy=self.strategy, supersede=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,8 @@ class Run:
                 f"{self.warm_up:g} s"
             )
         for move in self.moves:
-            check_workers(move.workers)
+            if isinstance(move.target, int):
+                check_workers(move.target)
             if move.at >= self.seconds:
                 raise ConfigError(f"a move at {move.at:g} s comes after the end of the run")
 
@@ -220,12 +229,13 @@ class Runner:
             query.await_epoch((query.epoch or 0) + 1, move.at - now)
         for name in query.operators:
             before = query.routing(name)
-            handle = query.migrate(move.target, name, strategy=move.strategy, supersede=True)
-            bins = left(before, handle.request.target)
+            handle = move.ask(query, name)
+            target = handle.request.target
+            bins = left(before, target)
             sizes = handle.driver.sizes(name)
             share = float(sizes[bins].sum() / max(sizes.sum(), 1.0))
             self._say(
-                f"{now:.1f} s: {name} to {move.workers} workers, {move.strategy}: {len(bins):,} "
+                f"{now:.1f} s: {name} to {target.workers} workers, {move.strategy}: {len(bins):,} "
                 f"bins, {share:.0%} of the state"
             )
             yield Migration(name, move.strategy, len(bins), share, now), handle
