@@ -38,8 +38,9 @@ def imagined(wanted: Run) -> Report:
     whole = wanted.epoch_events or wanted.rate.until(SECOND)
     for number, first in enumerate(range(0, wanted.events, whole)):
         last = min(first + whole, wanted.events)
-        moving = any(move.at <= number <= move.at + 2 for move in wanted.moves)
-        delivered = number + (3.0 if moving else 1.5)
+        at = number * whole / wanted.rate.until(SECOND)
+        moving = any(move.at <= at <= move.at + 2 for move in wanted.moves)
+        delivered = at + (3.0 if moving else 1.5)
         moved = {"ids": 8} if moving else {}
         share = 0.125 if moving else 0.0
         report.epochs.append(Epoch(number, first, last, delivered, moved, share, 100))

@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 
 from godwit.cli import main
 from godwit.experiments.catalog import EXPERIMENTS
-from godwit.experiments.lab import overview, quarters
+from godwit.experiments.costs import Month
+from godwit.experiments.lab import Lab, overview, quarters
 from godwit.experiments.page import Findings, Page, Section
 from godwit.experiments.peers import contenders
+from godwit.experiments.skew import EPOCH, LINES, skew
 from godwit.model.routing import Routing
 from godwit.strategies.steps import left
 from godwit.workloads.rate import Rate
@@ -22,6 +24,7 @@ from tests.experiments.imagined import Imagined, imagined
 from tests.workloads.test_running import run_of
 
 RUN_SPARK = {"strategies"}  # which repartitions a checkpoint of Spark's
+PLAN = {"tau", "tasks", "discount", "planning", "projection"}  # which run no query
 
 
 class Parts(HTMLParser):
@@ -42,13 +45,27 @@ class Parts(HTMLParser):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", sorted(EXPERIMENTS.keys() - RUN_SPARK))
+@pytest.mark.parametrize("name", sorted(EXPERIMENTS.keys() - RUN_SPARK - PLAN))
 def test_an_experiment_leaves_a_page(spark: SparkSession, tmp_path: Path, name: str) -> None:
     said: list[str] = []
-    one = EXPERIMENTS[name]
-    findings = one.run(Imagined(True, said.append, spark))
-    written = Page(one.name, one.question, findings).write(tmp_path)
+    findings = EXPERIMENTS[name].run(Imagined(True, said.append, spark))
     assert len(said) >= len(findings.reports) > 1
+    check_page(tmp_path, name, findings)
+
+
+@pytest.mark.parametrize("name", sorted(PLAN))
+def test_an_experiment_without_queries_leaves_a_page(tmp_path: Path, name: str) -> None:
+    said: list[str] = []
+    findings = EXPERIMENTS[name].run(Lab(False, said.append))
+    assert len(said) > 1
+    check_page(tmp_path, name, findings)
+    numbers = json.loads((tmp_path / f"{name}.json").read_text())
+    assert numbers.keys() > {"question", "environment", "reports"}
+
+
+def check_page(tmp_path: Path, name: str, findings: Findings) -> None:
+    one = EXPERIMENTS[name]
+    written = Page(one.name, one.question, findings).write(tmp_path)
     assert {path.suffix for path in written} == {".html", ".json", ".png"}
     numbers = json.loads((tmp_path / f"{name}.json").read_text())
     assert numbers["reports"].keys() == findings.reports.keys()
@@ -59,6 +76,28 @@ def test_an_experiment_leaves_a_page(spark: SparkSession, tmp_path: Path, name: 
     assert page.tags.count("svg") == len(pictures) >= 1
     assert page.tags.count("table") == len([s for s in findings.sections if s.table]) >= 1
     assert page.foreign == []
+
+
+def test_a_month_counts_the_state_that_changes_node() -> None:
+    month = Month.of(8, migrations=3)
+    assert len(month.nodes) == 4
+    assert month.moved(lambda owners, nodes: owners) == 0
+    assert month.moved(lambda owners, nodes: owners + 1) == pytest.approx(100)
+
+
+@pytest.mark.spark
+def test_epochs_are_compared_before_and_after_the_load_is_balanced(spark: SparkSession) -> None:
+    """Imagined ones follow each other at equal distances, but not while state moves."""
+    findings = skew(Imagined(True, lambda line: None, spark))
+    (table,) = (section.table for section in findings.sections if section.table)
+    assert [row[:2] for row in table.rows][2:] == [
+        ["rebalanced", "before"],
+        ["rebalanced", "after"],
+    ]
+    assert [row[3] for row in table.rows] == [f"{EPOCH / (LINES + 1):.2f}"] * 4
+    assert table.rows[0][5] == f"{LINES + 1}"
+    (migration,) = findings.reports["rebalanced"].migrations
+    assert migration.strategy == "paced"
 
 
 def test_a_page_escapes_what_it_is_told() -> None:

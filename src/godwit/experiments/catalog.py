@@ -3,12 +3,15 @@
 from typing import Final
 
 from godwit.errors import ConfigError
+from godwit.experiments.costs import discount, tasks, tau
 from godwit.experiments.lab import Experiment
 from godwit.experiments.load import load
 from godwit.experiments.memory import memory
 from godwit.experiments.nexmark import nexmark
 from godwit.experiments.overhead import overhead
 from godwit.experiments.peers import peers
+from godwit.experiments.planning import planning, projection
+from godwit.experiments.skew import skew
 from godwit.experiments.strategies import strategies
 from godwit.experiments.sweeps import bins, keys, proportional
 
@@ -22,6 +25,12 @@ _ALL: Final = (
     Experiment(load, minutes=(2, 7)),
     Experiment(memory, minutes=(3, 5)),
     Experiment(peers, minutes=(4, 10)),
+    Experiment(skew, minutes=(1, 1.5)),
+    Experiment(tau, minutes=(0.1, 1.5)),
+    Experiment(planning, minutes=(0.1, 0.1)),
+    Experiment(projection, minutes=(0.1, 0.4)),
+    Experiment(tasks, minutes=(0.1, 0.2)),
+    Experiment(discount, minutes=(0.1, 0.3)),
 )
 EXPERIMENTS: Final = {one.name: one for one in _ALL}
 
