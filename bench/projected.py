@@ -54,7 +54,7 @@ def _costs(bench: Bench, report: Report, name: str, series: Sequence[int]) -> No
     myopic = project(Problem.of(chain, ones, ones, TAU, 0.0), bench.directory / "single")
     later = [b for a, b in pairwise(series[24 * LEARNT :]) if a != b]
     findings = {
-        "partitionings": sum(map(len, found.stops.values())),
+        "partitionings": found.count,
         "seconds": round(seconds, 1),
         "seconds_of_processors": round(timed.processors(), 1),
         "load_of_the_machine": os.getloadavg()[1],
@@ -74,7 +74,7 @@ def _merging(report: Report, chain: Chain) -> None:
     """Costs of merged tasks against exact ones."""
     ones = np.ones(TASKS)
     exact = project(Problem.of(chain, ones, ones, TAU, GAMMA))
-    count = sum(map(len, exact.stops.values()))
+    count = exact.count
     lines = []
     for most in (count // 2, count // 4, count // 10):
         problem = merged(chain, ones, ones, TAU, GAMMA, most)
@@ -82,7 +82,7 @@ def _merging(report: Report, chain: Chain) -> None:
         shares = excess(coarse, exact) / exact.problem.total
         mean = np.mean(np.concatenate(list(coarse.cost.values()))) / exact.problem.total
         found = {
-            "partitionings": sum(map(len, coarse.stops.values())),
+            "partitionings": coarse.count,
             "of": count,
             "mean_cost": float(mean),
             "mean_excess": float(shares.mean()),

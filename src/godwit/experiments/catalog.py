@@ -26,11 +26,11 @@ _ALL: Final = (
     Experiment(memory, minutes=(3, 5)),
     Experiment(peers, minutes=(4, 10)),
     Experiment(skew, minutes=(1, 1.5)),
-    Experiment(tau, minutes=(0.1, 1.5)),
+    Experiment(tau, minutes=(0.1, 1.4)),
     Experiment(planning, minutes=(0.1, 0.1)),
-    Experiment(projection, minutes=(0.1, 0.4)),
+    Experiment(projection, minutes=(0.1, 0.3)),
     Experiment(tasks, minutes=(0.1, 0.2)),
-    Experiment(discount, minutes=(0.1, 0.3)),
+    Experiment(discount, minutes=(0.1, 0.4)),
 )
 EXPERIMENTS: Final = {one.name: one for one in _ALL}
 
