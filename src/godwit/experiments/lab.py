@@ -18,6 +18,7 @@ from godwit.experiments.page import Findings, Section, Table
 from godwit.spark.stream import START_SETTINGS
 from godwit.workloads import counts
 from godwit.workloads.catalog import NUMBERED, Workload
+from godwit.workloads.rate import Rate
 from godwit.workloads.report import Disturbance, Report
 from godwit.workloads.running import Move, Run, Say, run, session
 
@@ -65,10 +66,14 @@ class Lab:
 
     @contextmanager
     def spark(self, master: str = CLUSTER) -> Iterator[SparkSession]:
-        """An application of its own; its executors write to a directory that is deleted."""
+        """An application of its own, after a run that warms up its JVMs; its executors write to a
+        directory that is deleted."""
         with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as scratch:
             os.environ["SPARK_WORKER_DIR"] = scratch  # of a cluster
             with session(master, _CONF | {"spark.local.dir": scratch}) as spark:
+                workers = 2 if master == LOCAL else WORKERS
+                rate = Rate.parse("20k")
+                self.run(spark, "warming up", Run(hash_counts(100_000), rate, workers, 25.0, 0.0))
                 yield spark
 
     def run(self, spark: SparkSession, label: str, wanted: Run) -> Report:

@@ -19,7 +19,7 @@ BINS: Final = 4096
 def load(lab: Lab) -> Findings:
     """How much load does a query bear while its state moves?"""
     keys = lab.pick(2_000_000, 100_000)
-    warm_up, gap = lab.pick((20.0, 12.0), (15.0, 6.0))
+    warm_up, gap = lab.pick((8.0, 10.0), (5.0, 6.0))
     reports = {}
     with lab.spark() as spark:
         for text in lab.pick(RATES, RATES[:2]):

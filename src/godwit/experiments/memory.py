@@ -15,7 +15,7 @@ NAMES: Final = ("all-at-once", "batched:128", "paced")
 def memory(lab: Lab) -> Findings:
     """How much more memory does a query need while its state moves?"""
     keys = lab.pick(8_000_000, 200_000)
-    warm_up, at, seconds = lab.pick((20.0, 30.0, 50.0), (15.0, 18.0, 25.0))
+    warm_up, at, seconds = lab.pick((8.0, 18.0, 36.0), (5.0, 8.0, 16.0))
     wanted = Run(hash_counts(keys), Rate.parse("10k"), WORKERS, seconds, warm_up)
     with lab.spark() as spark:
         runs = one_each(wanted, NAMES, at)

@@ -20,13 +20,13 @@ BINS: Final = 64  # of which `matched` moves two an epoch
 
 def nexmark(lab: Lab) -> Findings:
     """How does a migration disturb each of NEXMark's queries?"""
-    warm_up, gap = lab.pick((20.0, 16.0), (15.0, 8.0))
+    warm_up, gap = lab.pick((8.0, 14.0), (5.0, 6.0))
     rate = Rate.parse(lab.pick("10k", "2k"))
     reports = {}
     with lab.spark() as spark:
         for name in QUERIES:
-            moved = () if name in STATELESS else moves(NAMES, BINS, warm_up + 10, gap)
-            seconds = warm_up + (10 if name in STATELESS else 10 + gap * len(NAMES))
+            moved = () if name in STATELESS else moves(NAMES, BINS, warm_up + 6, gap)
+            seconds = warm_up + (10 if name in STATELESS else 6 + gap * len(NAMES))
             wanted = Run(workload(name), rate, WORKERS, seconds, warm_up, moved, BINS)
             reports[name] = lab.run(spark, name, wanted)
     about = (

@@ -24,7 +24,7 @@ MANY_BINS: Final = tuple(1 << bits for bits in (4, 8, 12, 16, 20))
 def overhead(lab: Lab) -> Findings:
     """What do bins cost while nothing moves?"""
     keys = lab.pick(1_000_000, 100_000)
-    warm_up, seconds = lab.pick((10.0, 30.0), (5.0, 10.0))
+    warm_up, seconds = lab.pick((8.0, 26.0), (5.0, 10.0))
     rate = Rate.parse(lab.pick("50k", "10k"))
     reports: dict[str, Report] = {}
     with lab.spark(LOCAL) as spark:

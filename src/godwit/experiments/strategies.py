@@ -36,9 +36,9 @@ PERIOD: Final = 2.0  # seconds from one of its epochs to the next, so that it ca
 
 def strategies(lab: Lab) -> Findings:
     """How does a migration disturb a query, by strategy, and Spark's own way beside it?"""
-    keys = lab.pick(4_000_000, 200_000)
+    keys = lab.pick(6_000_000, 200_000)
     bins = lab.pick(BINS, 32)
-    warm_up, at, seconds = lab.pick((20.0, 30.0, 70.0), (15.0, 18.0, 25.0))
+    warm_up, at, seconds = lab.pick((8.0, 16.0, 56.0), (5.0, 8.0, 16.0))
     wanted = Run(hash_counts(keys), Rate.parse("10k"), WORKERS, seconds, warm_up, bins=bins)
     with lab.spark() as spark:
         reports = {

@@ -44,7 +44,7 @@ def proportional(lab: Lab) -> Findings:
 
 
 def _sweep(lab: Lab, fixed: str, cases: Iterable[tuple[str, int, int]]) -> Findings:
-    warm_up, gap = lab.pick((20.0, 12.0), (15.0, 6.0))
+    warm_up, gap = lab.pick((8.0, 10.0), (5.0, 6.0))
     reports: dict[str, Report] = {}
     with lab.spark() as spark:
         for label, keys, bins in cases:
