@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from godwit.errors import ConfigError
+from godwit.errors import InfeasibleError
 from godwit.planner.chain import Chain
 from godwit.planner.partitionings import Balance
 from godwit.planner.projected import Problem, Projected
@@ -40,7 +40,7 @@ def _count(chain: Chain, load: npt.NDArray[np.float64], tau: float, tasks: int) 
     runs = np.add.reduceat(load, _edges(load, tasks)[:-1])
     try:
         return sum(Balance.of(runs, nodes, tau).count() for nodes in chain.nodes)
-    except ConfigError:
+    except InfeasibleError:
         return 0
 
 

@@ -8,12 +8,12 @@ import numpy.typing as npt
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.planner.assignment import Assignment, Interval
+from godwit.planner.inputs import limit_of
 from godwit.planner.partitionings import (
     Costs,
     Indices,
     Weights,
     heaviest_part,
-    most_load,
     state_moved,
 )
 from godwit.planner.projected import Projected
@@ -75,7 +75,7 @@ def _balanced(projected: Projected, nodes: int, load: Weights, tau: float) -> tu
         )
     stops = edges[projected.stops[nodes]]
     heaviest = heaviest_part(load, stops)
-    fit = heaviest <= most_load(load, nodes, tau)
+    fit = heaviest <= limit_of(load, nodes, tau)
     if not fit.any():
         least = float(heaviest.min() / (load.sum() / nodes) - 1)
         task = int(load.argmax())

@@ -5,7 +5,6 @@ the first stop, each other from the stop before. Nodes that get no task come las
 every set of intervals is one row.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError
+from godwit.planner.inputs import limit_of
+from godwit.planner.single import infeasible
 
-ROUNDING = 1e-9  # sums of loads are rounded: a part may exceed its limit by this share of it
 MAX_TASKS = np.iinfo(np.uint16).max
 
 Weights = npt.NDArray[np.float64]  # one number a task: its load, or the size of its state
@@ -42,10 +42,10 @@ class Balance:
         weights = np.asarray(load, np.float64)
         _check(weights, nodes, tau)
         total = _sums(weights)
-        reach = _reach(total, most_load(weights, nodes, tau))
+        reach = _reach(total, limit_of(weights, nodes, tau))
         first = _first(reach, nodes)
         if first[nodes] > 0:
-            raise ConfigError(_infeasible(weights, nodes, tau))
+            raise infeasible(weights, nodes, tau)
         return cls(nodes, reach, first)
 
     def count(self) -> int:
@@ -80,11 +80,6 @@ class Balance:
             last = lowest[rows] + nth
             stops = np.column_stack([stops[rows], last.astype(np.uint16)])
         return stops
-
-
-def most_load(load: npt.ArrayLike, nodes: int, tau: float) -> float:
-    """What a node may get of the load, (1+tau)*W/nodes, and what sums may be rounded by."""
-    return (1 + tau) * float(np.sum(load)) / nodes * (1 + ROUNDING)
 
 
 def heaviest_part(load: npt.ArrayLike, stops: Stops | Indices) -> Costs:
@@ -164,24 +159,3 @@ def _check(load: Weights, nodes: int, tau: float) -> None:
         raise ConfigError(f"tau is the share above the average load, at least 0, not {tau}")
     if not (np.isfinite(load) & (load >= 0)).all():
         raise ConfigError("every load must be a number and not negative")
-
-
-def _infeasible(load: Weights, nodes: int, tau: float) -> str:
-    task, average = int(load.argmax()), load.sum() / nodes
-    least = math.ceil((_least_limit(load, nodes) / average - 1) * 1e6) / 1e6
-    return (
-        f"{nodes} intervals cannot keep within {1 + tau:g} times the average load {average:g}: the "
-        f"heaviest task, {task}, has {load[task]:g}; tau must be at least {least:g}"
-    )
-
-
-def _least_limit(load: Weights, nodes: int) -> float:
-    """The load of the heaviest part in the most balanced partitioning."""
-    total = _sums(load)
-    low, high = 0.0, float(total[-1])
-    while low < (middle := (low + high) / 2) < high:
-        if _first(_reach(total, middle), nodes)[nodes] > 0:
-            low = middle
-        else:
-            high = middle
-    return high
