@@ -43,6 +43,6 @@ def imagined(wanted: Run) -> Report:
         delivered = at + (3.0 if moving else 1.5)
         moved = {"ids": 8} if moving else {}
         share = 0.125 if moving else 0.0
-        report.epochs.append(Epoch(number, first, last, delivered, moved, share, 100))
+        report.epochs.append(Epoch(number, first, last, delivered, moved, share, {"ids": 100}))
     report.memory = [(float(at), 1000.0 + at) for at in range(int(wanted.seconds) + 5)]
     return report

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from godwit.cli import main
 from godwit.errors import ConfigError
-from godwit.experiments.lab import hash_counts
+from godwit.experiments.lab import disturbance_table, hash_counts
 from godwit.log.history import History
 from godwit.model.routing import Routing
 from godwit.runtime.overview import Overview
@@ -31,7 +31,7 @@ def run_of(name: str = "key-count", **options: object) -> Run:
 def test_latency_is_counted_from_the_intended_time() -> None:
     """Two epochs of 1,000 events each; the second is 2 s late, and all behind it wait with it."""
     report = Report(Rate.parse("1k"), warm_up=0.0)
-    report.epochs = [Epoch(0, 0, 1000, 1.5), Epoch(1, 1000, 2000, 4.0, {"ids": 3}, 0.25, 10)]
+    report.epochs = [Epoch(0, 0, 1000, 1.5), Epoch(1, 1000, 2000, 4.0, {"ids": 3}, 0.25)]
     report.migrations = [Migration("ids", "paced", 3, 0.5, 2.0, 4.0, "done")]
     found = report.summary()
     assert found["all"]["max"] == 3.0
@@ -48,9 +48,9 @@ def test_a_disturbance_is_told_as_the_papers_tell_it() -> None:
     """Ten steady epochs of a second, and two while state moves, the second of which is late."""
     report = Report(Rate.parse("1k"), warm_up=0.0)
     report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
-    report.epochs += [Epoch(10, 10_000, 11_000, 11.5, {"ids": 1}, 0.5, 100)]
-    report.epochs += [Epoch(11, 11_000, 12_000, 19.0, {"ids": 2}, 0.5, 200)]
-    report.epochs += [Epoch(12, 12_000, 13_000, 19.5, {}, 0.0, 7)]
+    report.epochs += [Epoch(10, 10_000, 11_000, 11.5, {"ids": 1}, 0.5, {"ids": 100})]
+    report.epochs += [Epoch(11, 11_000, 12_000, 19.0, {"ids": 2}, 0.5, {"ids": 200, "others": 9})]
+    report.epochs += [Epoch(12, 12_000, 13_000, 19.5, {}, 0.0, {"ids": 7})]
     report.migrations = [Migration("ids", "fluid", 3, 0.25, 11.0, 19.0, "done")]
     (found,) = report.disturbances()
     assert (found.strategy, found.share, found.fetched) == ("fluid", 0.25, 300)
@@ -58,6 +58,28 @@ def test_a_disturbance_is_told_as_the_papers_tell_it() -> None:
     # A second of events takes up four slots, whose greatest latencies are 1.5, 1.25, 1 and 0.75 s.
     assert found.jitter == pytest.approx(8.0 - 1.125)
     assert found.disruption == 2.0
+
+
+def test_what_a_migration_leaves_behind_is_its_own() -> None:
+    """The backlog of a migration delays events that come when it is over."""
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
+    report.epochs += [Epoch(10, 10_000, 11_000, 14.0, {"ids": 1})]
+    report.epochs += [Epoch(n, n * 1000, (n + 1) * 1000, n + 3.5) for n in (11, 12)]
+    report.epochs += [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(13, 20)]
+    report.migrations = [Migration("ids", "all-at-once", 1, 0.25, 10.6, 14.0, "done")]
+    assert report.summary()["steady"]["max"] == 1.5
+    assert report.summary()["moving"]["max"] == 4.0
+
+
+def test_without_a_steady_state_nothing_is_compared_with_it() -> None:
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(0, 0, 5000, 6.0, {"ids": 1})]
+    report.migrations = [Migration("ids", "paced", 1, 0.25, 1.0, 6.0, "done")]
+    (found,) = report.disturbances()
+    assert (found.greatest, found.disruption, found.jitter) == (6.0, None, None)
+    assert "steady" not in report.summary()
+    assert "-" in disturbance_table({"run": report}).rows[0]
 
 
 def test_what_a_second_brings() -> None:

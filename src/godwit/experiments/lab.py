@@ -148,26 +148,37 @@ def overview(reports: Mapping[str, Report], about: str = "") -> list[Section]:
             Section("What each migration cost", table=disturbance_table(moving)),
             Section("Latency while state moves", figure=plots.ccdfs(moving)),
         ]
-    sections.append(Section("Latencies", table=latency_table(reports)))
+    else:
+        sections.append(Section("All latencies", figure=plots.ccdfs(reports, ("all",))))
     measured = {label: report for label, report in reports.items() if report.memory}
-    return [*sections, Section("Memory of all processes", figure=plots.memories(measured))]
-
-
-def steady(report: Report) -> float:
-    """The greatest latency while no state moved, in seconds."""
-    return report.summary()["steady"]["max"]
+    names = list(dict.fromkeys(name for report in reports.values() for name in report.about))
+    rows = [
+        [label, *(str(report.about.get(name, "-")) for name in names), f"{report.warm_up:g} s"]
+        for label, report in reports.items()
+    ]
+    return [
+        *sections,
+        Section("Latencies", table=latency_table(reports)),
+        Section("Memory of all processes", figure=plots.memories(measured)),
+        Section("Configuration", table=Table(["", *names, "warm-up"], rows)),
+    ]
 
 
 def disturbance_table(reports: Mapping[str, Report]) -> Table:
     """The three papers' metrics, a row for each migration."""
-    header = ["", "operator", "strategy", "steady max s", "max s", "duration s", "disruption s"]
-    header += ["jitter s", "state moved", "MiB fetched"]
+    header = ["", "operator", "strategy", "outcome", "max s before", "max s", "duration s"]
+    header += ["disruption s", "jitter s", "state moved", "MiB fetched"]
     rows = [
-        [label, one.operator, one.strategy, f"{steady(report):.2f}", *_cells(one)]
+        [label, one.operator, one.strategy, one.outcome, _seconds(before(report)), *_cells(one)]
         for label, report in reports.items()
         for one in report.disturbances()
     ]
     return Table(header, rows)
+
+
+def before(report: Report) -> float | None:
+    """The greatest latency before anything moved, in seconds."""
+    return float(report.steady().max()) if len(report.steady()) else None
 
 
 def latency_table(reports: Mapping[str, Report]) -> Table:
@@ -183,6 +194,9 @@ def latency_table(reports: Mapping[str, Report]) -> Table:
 
 
 def _cells(one: Disturbance) -> list[str]:
-    duration = "-" if one.duration is None else f"{one.duration:.1f}"
-    cells = [f"{one.greatest:.2f}", duration, f"{one.disruption:.2f}", f"{one.jitter:.2f}"]
-    return [*cells, f"{one.share:.0%}", f"{one.fetched / 2**20:.1f}"]
+    seconds = map(_seconds, (one.greatest, one.duration, one.disruption, one.jitter))
+    return [*seconds, f"{one.share:.0%}", f"{one.fetched / 2**20:.1f}"]
+
+
+def _seconds(some: float | None) -> str:
+    return "-" if some is None else f"{some:.2f}"

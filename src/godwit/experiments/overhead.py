@@ -50,7 +50,8 @@ def overhead(lab: Lab) -> Findings:
     }
     about = (
         f"{keys:,} keys, {rate.until(SECOND) - 1:,} events a second, two workers on local[2]; "
-        "two bins are one a worker."
+        '"no routing" is one bin a worker. All keys are known to Godwit from the begin, and none '
+        "to Spark."
     )
     return Findings(
         [

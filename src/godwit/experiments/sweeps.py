@@ -66,7 +66,8 @@ def _sweep(lab: Lab, fixed: str, cases: Iterable[tuple[str, int, int]]) -> Findi
     for report in reports.values():
         for one in report.disturbances():
             kind = "batched, 8 steps" if one.strategy.startswith("batched") else one.strategy
-            points.setdefault(kind, []).append((one.duration or 0.0, one.greatest))
+            if one.duration and one.outcome == "done":
+                points.setdefault(kind, []).append((one.duration, one.greatest))
     about = (
         f"Hash count, {fixed}, 10,000 events a second, 4 workers on 2 executors; a quarter moves."
     )

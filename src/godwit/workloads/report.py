@@ -37,7 +37,7 @@ class Epoch:
     delivered: float
     moved: Mapping[str, int] = field(default_factory=dict)
     share: float = 0.0
-    fetched: int = 0  # bytes
+    fetched: Mapping[str, int] = field(default_factory=dict)  # bytes, by operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,6 @@ class Migration:
     asked: float
     ended: float | None = None
     outcome: str = "open"
-
-    def covers(self, first: float, last: float) -> bool:
-        """Was it open at any time between the two?"""
-        return self.asked <= last and (self.ended is None or first <= self.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +73,18 @@ class Disturbance:
     Megaphone: the greatest latency, and the duration. Ding et al.: the share of the state that
     moved; beside it what was fetched, in bytes. Falcon: the disruption (how long latencies were
     above the mean of the steady state by five standard deviations), and the jitter (greatest
-    latency less that mean).
+    latency less that mean); None if there was no steady state before.
     """
 
     operator: str
     strategy: str
+    outcome: str
     greatest: float
     duration: float | None
     share: float
     fetched: int
-    disruption: float
-    jitter: float
+    disruption: float | None
+    jitter: float | None
 
 
 @dataclass(slots=True)
@@ -118,20 +115,36 @@ class Report:
         first = self.rate.until(int(self.warm_up * SECOND) - 1)
         return [epoch for epoch in self.epochs if epoch.first >= first]
 
-    def is_moving(self, epoch: Epoch) -> bool:
-        """Whether a migration was open while its events took place or were processed."""
-        began = float(self.rate.times(np.array([epoch.first]))[0]) / SECOND
-        return any(one.covers(began, epoch.delivered) for one in self.migrations)
+    def steady(self) -> Floats:
+        """The greatest latencies of slots after the warm-up and before anything moved."""
+        line = self.timeline()
+        first = min((one.asked for one in self.migrations), default=np.inf)
+        return line.greatest[(line.begin >= self.warm_up) & (line.begin + line.greatest < first)]
+
+    def spans(self) -> list[tuple[float, float]]:
+        """From when to when each migration is felt: until latencies are again what they were, or
+        the next migration is asked for."""
+        line, steady = self.timeline(), self.steady()
+        usual = _outlier(steady) if len(steady) else np.inf
+        found = []
+        for one in self.migrations:
+            ended = np.inf if one.ended is None else one.ended
+            calm = line.begin[(line.begin >= ended) & (line.greatest < usual)]
+            later = [other.asked for other in self.migrations if other.asked > one.asked]
+            found.append((one.asked, min([*calm[:1], *later], default=np.inf)))
+        return found
 
     def histograms(self) -> dict[str, Histogram]:
         """Of all events; of those in epochs while no state moved and while some did; and of the
         latter's events whose keys moved in that very epoch, and of the others."""
         found = {name: Histogram() for name in ("all", "steady", "moving", "moved", "unmoved")}
+        spans = self.spans()
         for epoch in self.measured():
             latencies = self.latencies(epoch)
             each = (epoch.last - epoch.first) / max(len(latencies), 1)
             found["all"].add(latencies, each)
-            if not self.is_moving(epoch):
+            began = float(self.rate.times(np.array([epoch.first]))[0]) / SECOND
+            if not any(first <= epoch.delivered and began <= last for first, last in spans):
                 found["steady"].add(latencies, each)
                 continue
             found["moving"].add(latencies, each)
@@ -161,39 +174,24 @@ class Report:
         )
 
     def disturbances(self) -> list[Disturbance]:
-        """Of each migration; its epochs are those in which it was open."""
-        line = self.timeline()
-        ends = line.begin + line.greatest
-        moving = np.zeros(len(line.begin), np.bool_)
-        spans = []
-        for one in self.migrations:
-            ended = np.inf if one.ended is None else one.ended
-            spans.append((one.asked <= ends) & (line.begin <= ended))
-            moving |= spans[-1]
-        steady = line.greatest[(line.begin >= self.warm_up) & ~moving]
-        mean, deviation = (steady.mean(), steady.std()) if len(steady) else (0.0, 0.0)
-        return [
-            Disturbance(
-                operator=one.operator,
-                strategy=one.strategy,
-                greatest=float(line.greatest[span].max(initial=0.0)),
-                duration=None if one.ended is None else one.ended - one.asked,
-                share=one.share,
-                fetched=self._fetched(one),
-                disruption=float(
-                    np.sum(line.greatest[span] >= mean + OUTLIER * deviation) * SLOT / SECOND
-                ),
-                jitter=float(line.greatest[span].max(initial=mean) - mean),
+        """Of each migration, as long as it is felt."""
+        line, steady = self.timeline(), self.steady()
+        found = []
+        for one, (first, last) in zip(self.migrations, self.spans(), strict=True):
+            felt = line.greatest[(line.begin + line.greatest >= first) & (line.begin <= last)]
+            greatest, disruption, jitter = float(felt.max(initial=0.0)), None, None
+            if len(steady):
+                disruption = float(np.sum(felt >= _outlier(steady)) * SLOT / SECOND)
+                jitter = max(0.0, greatest - float(steady.mean()))
+            fetched = sum(
+                epoch.fetched.get(one.operator, 0)
+                for epoch in self.epochs
+                if first <= epoch.delivered <= (last if one.ended is None else one.ended)
             )
-            for one, span in zip(self.migrations, spans, strict=True)
-        ]
-
-    def _fetched(self, migration: Migration) -> int:
-        return sum(
-            epoch.fetched
-            for epoch in self.epochs
-            if migration.covers(epoch.delivered, epoch.delivered)
-        )
+            duration = None if one.ended is None else one.ended - one.asked
+            told = (one.operator, one.strategy, one.outcome, greatest, duration, one.share)
+            found.append(Disturbance(*told, fetched, disruption, jitter))
+        return found
 
     def summary(self) -> dict[str, dict[str, float]]:
         """Latencies in seconds, by kind of events."""
@@ -220,3 +218,7 @@ class Report:
             "ccdf": {name: one.ccdf() for name, one in self.histograms().items()},
             "memory": self.memory,
         }
+
+
+def _outlier(steady: Floats) -> float:
+    return float(steady.mean() + OUTLIER * steady.std())

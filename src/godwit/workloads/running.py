@@ -125,6 +125,7 @@ class Run:
     def to_json(self) -> dict[str, Any]:
         return {
             "workload": self.workload.name,
+            "rate": str(self.rate),
             "workers": self.workers,
             "seconds": self.seconds,
             "bins": self.bins,
@@ -169,7 +170,7 @@ class Recorder:
         number: int,
         moved: Mapping[str, int] = MappingProxyType({}),
         share: float = 0.0,
-        fetched: int = 0,
+        fetched: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """An epoch has been delivered just now."""
         now = time.time()
@@ -177,7 +178,8 @@ class Recorder:
         self.began = offsets["began"] / SECOND
         first = self.report.epochs[-1].last if self.report.epochs else 0
         delivered = now - self.began
-        epoch = Epoch(number, first, offsets["event"], delivered, dict(moved), share, fetched)
+        events = (first, offsets["event"])
+        epoch = Epoch(number, *events, delivered, dict(moved), share, dict(fetched))
         self.report.epochs.append(epoch)
         self.has_begun.set()
         if epoch.last > epoch.first:
@@ -247,7 +249,7 @@ class Runner:
             report.epoch,
             {operator.name: operator.moved for operator in operators if operator.moved},
             sum(operator.moved_records for operator in operators) / max(records, 1),
-            sum(operator.fetched for operator in operators),
+            {operator.name: operator.fetched for operator in operators if operator.fetched},
         )
 
 
