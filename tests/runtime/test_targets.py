@@ -110,6 +110,16 @@ def test_what_projected_costs_do_not_know_is_refused(projected: Projected) -> No
         target("markov", Routing.even(16, 2), few, projected=projected)
 
 
+def test_workers_are_drained_one_after_the_other() -> None:
+    after = Routing.even(BINS, 4)
+    for worker in (3, 1):
+        after = target("scattered", after, measured(), drained=[worker])
+    assert np.bincount(after.owners, minlength=4).tolist() == [BINS / 2, 0, BINS / 2, 0]
+    assert target("scattered", after, measured(), tau=0.2).owners.tolist() == after.owners.tolist()
+    again = target("scattered", after, measured(), workers=4)
+    assert np.bincount(again.owners).min() > 0
+
+
 def test_what_cannot_be_is_refused() -> None:
     even = Routing.even(BINS, 2)
     with pytest.raises(ConfigError, match="there is no worker 2"):
@@ -120,5 +130,7 @@ def test_what_cannot_be_is_refused() -> None:
         target("even", even, measured(), drained=[0])
     with pytest.raises(ConfigError, match="are no interval"):
         target("single-step", even.assign({0: 1, 63: 0}), measured())
+    with pytest.raises(ConfigError, match="leave tau out"):
+        target("even", even, measured(), tau=0.1)
     with pytest.raises(ConfigError, match="workers must be"):
         target("even", even, measured(), workers=0)

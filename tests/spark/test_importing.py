@@ -197,7 +197,7 @@ def test_every_function_goes_on_over_the_same_sources(spark: SparkSession, tmp_p
             raise InterruptedError
 
     with patch.object(faults, "handler", die), pytest.raises(InterruptedError):
-        job.start(tmp_path / "cut", workers=2, after=before)
+        job.start(tmp_path / "cut", workers=2, after=before, initial={})
     with pytest.raises(gw.CheckpointError, match=r"ends at epoch -1.* or delete this one"):
         job.start(tmp_path / "cut", workers=2, after=before)
     with pytest.raises(gw.ConfigError, match="read 2 sources, and this one reads 1"):
@@ -226,6 +226,8 @@ def test_state_that_cannot_be_imported(spark: SparkSession, tmp_path: Path) -> N
     (tmp_path / "used" / "spark" / "offsets").mkdir(parents=True)
     with pytest.raises(gw.CheckpointError, match="it is not new"):
         job.start(tmp_path / "used", after=before)
+    with pytest.raises(gw.ConfigError, match=r"has state; give it as initial"):
+        job.start(tmp_path / "new", after=before)
     with pytest.raises(gw.ConfigError, match=r"`after` must be what godwit.spark_checkpoint"):
         job.start(tmp_path / "new", after=str(tmp_path / "small"))  # type: ignore[arg-type]
     with pytest.raises(gw.ConfigError, match=r"must be a DataFrame, .* not SparkCh"):

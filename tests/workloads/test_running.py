@@ -156,6 +156,7 @@ def test_what_is_sparks_own_business_runs_as_well(spark: SparkSession, tmp_path:
         (["q5", "--for", "soon"], "'soon' is no duration"),
         (["q5", "--for", "5 s"], "leaves nothing to measure"),
         (["q5", "--workers", "0"], "workers must be"),
+        (["q5", "--cores", "x"], "--cores is a number from 1 on"),
         (["q5", "--migrate", "to 4"], "'to 4' is no move"),
         (["q5", "--migrate", "at 90s to 4 workers"], "after the end of the run"),
         (["q5", "--migrate", "at 20s to 4 workers with luck"], "luck"),

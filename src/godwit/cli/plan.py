@@ -81,8 +81,6 @@ def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured)
     """The target that the arguments ask for."""
     loaded = arguments.rebalance or arguments.drain or arguments.tau is not None
     planner: Planner = arguments.planner or ("scattered" if loaded else "even")
-    if arguments.projected and planner != "markov":
-        raise ConfigError(f"'{planner}' uses no projected costs; plan with --planner markov")
     return target(
         planner,
         routing,
@@ -181,5 +179,7 @@ def _why(moves: Moves, origin: Routing, goal: Routing, shares: list[Sizes]) -> s
         return f"{moves.source} ends without bins"
     if moves.target >= origin.workers or not len(origin.bins_of(moves.target)):
         return f"{moves.target} had no bins"
-    had, mean = shares[0][moves.source], 100 / goal.workers
-    return f"{moves.source} had {had:.1f} % of the load, the mean is {mean:.1f} %"
+    had, mean = shares[0][moves.source], 100 / len(np.unique(goal.owners))
+    if had > mean:
+        return f"{moves.source} had {had:.1f} % of the load, the mean is {mean:.1f} %"
+    return "the planner spreads bins so"

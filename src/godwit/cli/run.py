@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         from godwit.workloads.catalog import WORKLOADS, workload
         from godwit.workloads.running import Move, Run, session
         from godwit.workloads.running import run as play
+    if arguments.cores != "*" and not (arguments.cores.isdecimal() and int(arguments.cores)):
+        raise ConfigError(f"--cores is a number from 1 on, or '*', not '{arguments.cores}'")
     if arguments.report:
         check_directory(arguments.report)
         with needs("reports", "matplotlib (pip install 'godwit[experiments]')"):
@@ -81,6 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         report = play(spark, wanted, Path(directory), note)
     summary = report.summary()
+    if not summary:
+        raise ConfigError("no epoch began after the warm-up: run longer, or at a lower rate")
     rows = [
         [name, f"{found.pop('events'):,}", *(f"{seconds:.2f} s" for seconds in found.values())]
         for name, found in summary.items()

@@ -45,8 +45,9 @@ def scattered(
     if fewer, new ones follow on them. At most `most_moves` bins move.
 
     Up to 512 bins times workers it is the best placement, unless its search is given up; beyond, a
-    good one. `bound` tells what no placement can do without, and `gap` how far that is. It never
-    costs more than `single_step`. Raises `InfeasibleError` if it finds no placement.
+    good one. `bound` tells what no placement can do without, and `gap` how far that is. Without
+    `drained`, `capacity` and `most_moves` it never costs more than `single_step`. Raises
+    `InfeasibleError` if it finds no placement.
 
     >>> scattered([0, 0, 0, 1], 2, [4, 1, 2, 1], [9, 1, 1, 1], tau=0.0).owners.tolist()
     [0, 1, 1, 1]

@@ -26,7 +26,8 @@ EPOCHS: Final = 20  # that are looked at, if so many are retained
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """By bin: the records of an epoch, of which newer ones count for more, and bytes of state."""
+    """By bin: the records of an epoch, of which newer ones count for more, and bytes of state, as
+    far as they are known: neighbouring bins of a segment are taken to have as much."""
 
     records: Sizes
     bytes: Sizes
@@ -34,18 +35,18 @@ class Measured:
     @classmethod
     def of(cls, history: History, operator: str, bins: int) -> "Measured":
         """As the newest published epochs tell."""
-        newest = [epoch for epoch in history.epochs() if epoch >= 0][-EPOCHS:]
         records, weights, size = np.zeros(bins), 0.0, np.zeros(bins)
-        for epoch in newest:
+        for epoch in history.epochs()[-EPOCHS:]:
             manifest = history.manifest(epoch)
             if manifest is None or operator not in manifest.receipts:  # deleted meanwhile, or new
                 continue
-            records, weights = AGEING * records, AGEING * weights + 1
-            for receipt in manifest.receipts[operator]:
-                if receipt["loads"]:
-                    records += Loads.from_text(receipt["loads"]).by_bin(bins)
             trees = [Tree.from_json(tree) for tree in manifest.trees[operator].values()]
             size = bytes_by_bin(trees, bins)
+            if epoch >= 0:  # before, state was loaded
+                records, weights = AGEING * records, AGEING * weights + 1
+                for receipt in manifest.receipts[operator]:
+                    if receipt["loads"]:
+                        records += Loads.from_text(receipt["loads"]).by_bin(bins)
         return cls(records / max(weights, 1.0), size)
 
     @property
@@ -69,7 +70,9 @@ def target(
 ) -> Routing:
     """The routing that a planner finds best: over so many workers, or as many as there are.
 
-    Workers above that number, and `drained` ones, end without a bin. No worker gets more than
+    Workers above that number, and `drained` ones, end without a bin, and without a number so do
+    those that have none now; but `single-step` and `markov` empty those whose removal moves least,
+    so that workers above the number may stay. No worker gets more than
     `1 + tau` times the mean load, which `even` and `hash` do not look at; without a `tau` it is
     0.1, or if that cannot be kept, the smallest that the planner can keep. `markov` needs the
     `projected` costs of migrations to come, for as many bins; its tau is then theirs, or if that
@@ -82,6 +85,13 @@ def target(
             raise ConfigError(f"there is no worker {worker}, but 0 to {routing.workers - 1}")
     if drained and planner != "scattered":
         raise ConfigError(f"'{planner}' cannot keep a worker without bins; plan with 'scattered'")
+    if tau is not None and planner in ("even", "hash"):
+        raise ConfigError(f"'{planner}' does not look at the load: leave tau out")
+    if projected is not None and planner != "markov":
+        raise ConfigError(f"'{planner}' uses no projected costs; plan with 'markov'")
+    if workers is None:
+        idle = set(range(number)) - set(routing.owners.tolist())
+        drained = {*drained, *idle}
     if planner == "even":
         return routing.spread(number)
     if planner == "hash":

@@ -234,7 +234,8 @@ class Query:
         tau: float | None = None,
         **how: Unpack[How],
     ) -> Migration:
-        """Share the bins of a worker out among the others; it stays, without anything to do."""
+        """Share the bins of a worker out among the others that have some; it stays, without
+        anything to do, until `rescale` or `migrate` names a number of workers."""
         return self._planned(operator, "scattered", tau, how, drained=[worker])
 
     def _planned(

@@ -314,6 +314,11 @@ class Job:
             )
         if after is not None and history.last() is None:
             check_new(history)
+            if after.operators and initial is None:
+                raise ConfigError(
+                    f"the query of Spark's checkpoint {after.path} has state; give it as "
+                    "initial={...}, or initial={} to go on without it"
+                )
         driver = Driver(
             path,
             operators,
