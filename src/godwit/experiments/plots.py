@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from godwit.workloads.rate import SECOND
@@ -24,19 +25,20 @@ def timelines(reports: Mapping[str, Report]) -> Figure:
     highest = max(report.timeline().greatest.max() for report in reports.values())
     for (name, report), panel in zip(reports.items(), panels, strict=True):
         line = report.timeline()
-        for number, one in enumerate(report.migrations):
+        for one in report.migrations:
             ended = line.begin[-1] if one.ended is None else one.ended
-            label = None if number else "state moves"
-            panel.axvspan(one.asked, max(ended, one.asked + 0.1), color=MOVING, lw=0, label=label)
+            panel.axvspan(one.asked, max(ended, one.asked + 0.1), color=MOVING, lw=0)
         panel.axvspan(0, report.warm_up, color="#eeeeee", lw=0)
-        panel.plot(line.begin, line.greatest, color=COLOURS[1], lw=1, label="greatest")
-        panel.plot(line.begin, line.median, color=COLOURS[0], lw=1, label="median")
+        greatest = panel.plot(line.begin, line.greatest, color=COLOURS[1], lw=1, label="greatest")
+        median = panel.plot(line.begin, line.median, color=COLOURS[0], lw=1, label="median")
         panel.set_title(name, loc="left", fontsize=9)
         panel.set_yscale("log")
         panel.set_ylim(0.1, max(2.0, 1.3 * highest))
         panel.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         panel.set_ylabel("latency, s")
-    panels[0].legend(ncols=3, fontsize=8, loc="upper right", frameon=False)
+    moves = Patch(color=MOVING, label="state moves")
+    handles = [*greatest, *median, moves]
+    panels[0].legend(handles=handles, ncols=3, fontsize=8, loc="upper right", frameon=False)
     panels[-1].set_xlabel("when the event took place, seconds after the begin (grey: warm-up)")
     return figure
 
