@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from godwit.workloads.rate import SECOND
 from godwit.workloads.report import Report
@@ -87,9 +87,12 @@ def curves(series: Series, x: str, y: str, *, log: str = "xy", marker: str = "o-
     for number, (name, points) in enumerate(series.items()):
         xs, ys = zip(*points, strict=True)
         panel.plot(xs, ys, marker, color=_colour(number), ms=4, lw=1.2, label=name)
-    for axis in log:
-        getattr(panel, f"set_{axis}scale")("log")
-        getattr(panel, f"{axis}axis").set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}"))
+    for name in log:
+        getattr(panel, f"set_{name}scale")("log")
+        axis = getattr(panel, f"{name}axis")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
     panel.set_xlabel(x)
     panel.set_ylabel(y)
     panel.legend(fontsize=8, frameon=False)
