@@ -10,16 +10,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
 from bench.harness import WORKERS, Bench, Query, Sink
+from godwit.experiments.spark_queries import ROCKSDB
 from godwit.spark.engine import S_SETTINGS
 
 OPERATOR = "counts"
 PROVIDERS = {
-    "rocksdb": {
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    },
+    "rocksdb": ROCKSDB,
     "memory": {
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

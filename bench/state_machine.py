@@ -6,19 +6,18 @@ of two sizes of epoch. They begin without state, since filling 1 M keys would ta
 an hour; Godwit begins with all the keys.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 import godwit as gw
 from bench.breakdown import PARTS, breakdown
 from bench.contenders import use_provider, write
 from bench.harness import WORKERS, Bench, Query, Sink, say, settled, take_turns
 from bench.report import Report, ratios, show, summary, table
+from godwit.experiments.spark_queries import COUNTS, PandasCounter, RowCounter
 
 OPERATOR = "counter"
 OUTPUT = "k long, n long"
@@ -101,54 +100,8 @@ def _peer(
 
 
 def _in_pandas(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("k").transformWithStateInPandas(PandasCounter(), OUTPUT, "Update", "None")
+    return rows.groupBy("k").transformWithStateInPandas(PandasCounter(), COUNTS, "Update", "None")
 
 
 def _in_rows(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("k").transformWithState(RowCounter(), OUTPUT, "Update", "None")
-
-
-class PandasCounter(StatefulProcessor):
-    """The counter by pandas frames."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._count = handle.getValueState("count", "n long")
-
-    def handleInputRows(  # noqa: N802
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        found = self._count.get()
-        before = found[0] if found else 0
-        total = before + sum(len(frame) for frame in rows)
-        self._count.update((total,))
-        counts = range(before + 1, total + 1)
-        yield pd.DataFrame({"k": key[0], "n": counts})
-
-    def close(self) -> None:
-        pass
-
-
-class RowCounter(StatefulProcessor):
-    """The counter by rows."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._count = handle.getValueState("count", "n long")
-
-    def handleInputRows(  # noqa: N802
-        self,
-        key: Any,
-        rows: Iterator[Row],
-        timerValues: Any,  # noqa: N803
-    ) -> Iterator[Row]:
-        found = self._count.get()
-        count = found[0] if found else 0
-        for _ in rows:
-            count += 1
-            yield Row(k=key[0], n=count)
-        self._count.update((count,))
-
-    def close(self) -> None:
-        pass
+    return rows.groupBy("k").transformWithState(RowCounter(), COUNTS, "Update", "None")
