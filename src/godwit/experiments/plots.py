@@ -81,12 +81,17 @@ def memories(reports: Mapping[str, Report]) -> Figure:
     return figure
 
 
-def curves(series: Series, x: str, y: str, *, log: str = "xy", marker: str = "o-") -> Figure:
-    """Lines through points, by name."""
+def curves(
+    series: Series, x: str, y: str, *, log: str = "xy", labels: Sequence[str] = ()
+) -> Figure:
+    """Lines through points, by name; with `labels` of the points of each line."""
     figure, (panel,) = _panels(1, height=3.4)
     for number, (name, points) in enumerate(series.items()):
         xs, ys = zip(*points, strict=True)
-        panel.plot(xs, ys, marker, color=_colour(number), ms=4, lw=1.2, label=name)
+        panel.plot(xs, ys, "o-", color=_colour(number), ms=4, lw=1.2, label=name)
+        for point, label in zip(points, labels, strict=False):
+            if np.isfinite(point).all():
+                panel.annotate(label, point, (4, 4), textcoords="offset points", fontsize=7)
     for name in log:
         getattr(panel, f"set_{name}scale")("log")
         axis = getattr(panel, f"{name}axis")

@@ -3,6 +3,7 @@
 In each run a quarter of the state moves by each strategy in turn.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -66,12 +67,13 @@ def _sweep(lab: Lab, fixed: str, cases: Iterable[tuple[str, int, int]]) -> Findi
     for report in reports.values():
         for one in report.disturbances():
             kind = "batched, 8 steps" if one.strategy.startswith("batched") else one.strategy
-            if one.duration and one.outcome == "done":
-                points.setdefault(kind, []).append((one.duration, one.greatest))
+            duration = one.duration if one.duration and one.outcome == "done" else math.nan
+            points.setdefault(kind, []).append((duration, one.greatest))
     about = (
         f"Hash count, {fixed}, 10,000 events a second, 4 workers on 2 executors; a quarter moves."
     )
-    tradeoff = plots.curves(points, "duration, s", "greatest latency, s")
+    axes = ("duration, s", "greatest latency, s")
+    tradeoff = plots.curves(points, *axes, labels=list(reports))
     return Findings(
         [
             Section("Latency against duration", about, tradeoff),
