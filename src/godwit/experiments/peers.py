@@ -67,7 +67,7 @@ def peers(lab: Lab) -> Findings:
     rates = {f"{question}: {name}": one.throughput() for (question, name), one in best.items()}
     return Findings(
         [
-            Section("Events a second", ABOUT, plots.bars(rates, "events a second")),
+            Section("Events a second", ABOUT, plots.bars(rates, "events a second", OURS)),
             Section("By question", table=_table(best)),
         ],
         {f"{question}: {name}": one for (question, name), one in best.items()},

@@ -104,11 +104,11 @@ def curves(
     return figure
 
 
-def bars(values: Mapping[str, float], x: str) -> Figure:
-    """One bar a name, on a logarithmic scale, with its value."""
+def bars(values: Mapping[str, float], x: str, ours: str) -> Figure:
+    """One bar a name, on a logarithmic scale, with its value; in another colour if it is ours."""
     figure, (panel,) = _panels(1, height=0.5 + 0.32 * len(values))
-    names = list(values)
-    panel.barh(names, list(values.values()), color=[_colour(i) for i in range(len(names))])
+    colours = [COLOURS[0] if ours in name else "#999999" for name in values]
+    panel.barh(list(values), list(values.values()), color=colours)
     for number, value in enumerate(values.values()):
         panel.text(value, number, f" {value:,.0f}", va="center", fontsize=8)
     panel.set_xscale("log")
@@ -123,6 +123,7 @@ def _panels(count: int, height: float) -> tuple[Figure, Sequence[Axes]]:
     panels: Any = figure.subplots(count, sharex=True, squeeze=False)[:, 0]
     for panel in panels:
         panel.grid(color="#e5e5e5", lw=0.6)
+        panel.set_axisbelow(True)
         panel.spines[["top", "right"]].set_visible(False)
     return figure, panels
 
