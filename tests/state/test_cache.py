@@ -15,6 +15,7 @@ from godwit.errors import DamagedFileError, IncompatibleError
 from godwit.state import cache as module
 from godwit.state.cache import SUFFIX, FileCache
 from godwit.state.file import write
+from godwit.state.link import Link
 from godwit.state.table import FileRef, TableSpec
 
 SPEC = TableSpec(
@@ -28,8 +29,9 @@ PLENTY = 1 << 30
 
 def rows_of(number: int, rows: int = 1000) -> pa.Table:
     """Rows that tell which file they are of."""
-    numbers = [number] * rows
-    return pa.table([[i << 54 for i in range(rows)], [0] * rows, numbers, numbers], SPEC.schema)
+    numbers, step = [number] * rows, (1 << 64) // max(rows, 1024)
+    hashes = [i * step for i in range(rows)]
+    return pa.table([hashes, [0] * rows, numbers, numbers], SPEC.schema)
 
 
 def put(location: Path, number: int, rows: int = 1000) -> FileRef:
@@ -444,3 +446,51 @@ def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:
 def test_there_is_nothing_to_fetch_of_a_file_that_is_too_large(tmp_path: Path) -> None:
     ref = put(tmp_path / "checkpoint", 1)
     assert FileCache(tmp_path / "checkpoint", tmp_path / "cache", ref.bytes - 1).has(ref)
+
+
+# -- the link
+
+
+class Counted(Link):
+    """A link without a limit that says what passed over it."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def take(self, size: int) -> None:
+        self.taken.append(size)
+
+
+def test_what_is_fetched_passes_over_the_link_in_pieces(location: Path, directory: Path) -> None:
+    ref, link = put(location, 1, rows=100_000), Counted()
+    cache = FileCache(location, directory, PLENTY, link)
+    check(cache, ref)
+    assert sum(link.taken) == ref.bytes
+    assert len(link.taken) > 1
+    assert max(link.taken) <= 1 << 20
+    forget()
+    check(cache, ref)  # from here
+    assert sum(link.taken) == ref.bytes
+
+
+def test_a_file_that_stays_where_it_is_passes_over_the_link_when_it_is_opened(
+    location: Path, directory: Path
+) -> None:
+    ref, link = put(location, 1), Counted()
+    check(FileCache(location, directory, ref.bytes - 1, link), ref)
+    assert sum(link.taken) == ref.bytes
+
+
+def test_the_time_that_fetching_takes_is_told(
+    location: Path, directory: Path, clock: Clock
+) -> None:
+    class Slow(Link):
+        def take(self, size: int) -> None:
+            clock.now += size
+
+    small, large = put(location, 1), put(location, 2, rows=2000)
+    cache = FileCache(location, directory, small.bytes, Slow(directory / "link", 1.0))
+    check(cache, small)
+    assert cache.fetch_seconds == small.bytes
+    check(cache, large)
+    assert cache.fetch_seconds == small.bytes + large.bytes

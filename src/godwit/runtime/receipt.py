@@ -26,7 +26,8 @@ class Receipt:
     late: int = 0  # records that came after their time had passed
     clocks: tuple[int | None, ...] = (None,)  # the greatest time of each input
     failure: GodwitError | None = None  # why there is nothing: it fails the query
-    fetched: int = 0
+    fetched: int = 0  # bytes read from the checkpoint, of need or ahead of it
+    fetch_seconds: float = 0.0  # that this took, as part of what `seconds` has
     ready: tuple[int, ...] = ()  # the segments to come of which all files are here
     seconds: Mapping[str, float] = field(default_factory=dict)
     place: str = ""  # the executor
@@ -49,6 +50,7 @@ class Receipt:
                 "clocks": self.clocks,
                 "failure": self.failure and base64.b64encode(pickle.dumps(self.failure)).decode(),
                 "fetched": self.fetched,
+                "fetch_seconds": self.fetch_seconds,
                 "ready": self.ready,
                 "seconds": self.seconds,
                 "place": self.place,
@@ -69,6 +71,7 @@ class Receipt:
             clocks=tuple(data["clocks"]),
             failure=data["failure"] and pickle.loads(base64.b64decode(data["failure"])),
             fetched=data["fetched"],
+            fetch_seconds=data["fetch_seconds"],
             ready=tuple(data["ready"]),
             seconds=data["seconds"],
             place=data["place"],
@@ -87,6 +90,7 @@ class Receipt:
             "merged_bytes": sum(ref.bytes for ref in _refs(self.merged)),
             "outputs": self.outputs.rows if self.outputs else 0,
             "fetched": self.fetched,
+            "fetch_seconds": self.fetch_seconds,
             "seconds": self.seconds,
             "place": self.place,
         }

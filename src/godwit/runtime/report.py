@@ -20,9 +20,10 @@ class OperatorReport:
     """One operator in one epoch; seconds are those of the slowest worker, part by part.
 
     `rows` and `bytes` of state were changed and `merged` bytes rewritten; `fetched` bytes came into
-    executors' caches. `moved` bins, with `moved_records`, have another worker than in the epoch
-    before; `left` ones are still to move in the open migration. `late` records were dropped; the
-    watermark, if there is one, is in microseconds since 1970.
+    executors' caches, for which the slowest worker waited `fetch_seconds`. `moved` bins, with
+    `moved_records`, have another worker than in the epoch before; `left` ones are still to move in
+    the open migration. `late` records were dropped; the watermark, if there is one, is in
+    microseconds since 1970.
     """
 
     name: str
@@ -35,6 +36,7 @@ class OperatorReport:
     bytes: int
     merged: int
     fetched: int
+    fetch_seconds: float
     moved: int
     moved_records: int
     left: int
@@ -69,6 +71,7 @@ class OperatorReport:
             bytes=total("bytes"),
             merged=total("merged_bytes"),
             fetched=total("fetched"),
+            fetch_seconds=max(r.get("fetch_seconds", 0.0) for r in receipts),
             moved=int(moved.sum()),
             moved_records=_records(receipts, moved) if moved.any() else 0,
             left=len(left(routing, migration.goal)) if migration else 0,

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from godwit import faults
-from godwit.errors import GodwitError, OperatorError
+from godwit.errors import ConfigError, GodwitError, OperatorError
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.loads import Loads
 from godwit.model.routing import Routing
@@ -29,6 +30,7 @@ from godwit.runtime.receipt import Receipt
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
 from godwit.state.file import Kind, WrittenFile
+from godwit.state.link import Link
 from godwit.state.merge import merge as merge_runs
 from godwit.state.run import SEGMENTS, Run
 from godwit.state.table import HASH, FileRef, TableSpec
@@ -36,14 +38,24 @@ from godwit.state.timed import NEVER, Span, is_timed, pending
 from godwit.state.tree import Merge, Tree
 from godwit.state.view import Own, View
 
+LINK: Final = "link"  # a file of this name, in the cache of an executor, bounds what it fetches
+
 
 @dataclass(frozen=True, slots=True)
 class CacheSpec:
-    """Where an executor keeps local copies of state files, and how many bytes of them."""
+    """Where an executor keeps local copies of state files, and how many bytes of them.
+
+    Its processes read at most `fetch_rate` bytes a second from the checkpoint, if it is given.
+    """
 
     name: str
     limit: int
     directory: str | None = None
+    fetch_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.fetch_rate is not None and not self.fetch_rate > 0:
+            raise ConfigError(f"fetch_rate is in bytes a second, above 0, not {self.fetch_rate}")
 
     @property
     def path(self) -> Path:
@@ -52,7 +64,8 @@ class CacheSpec:
         return Path(parent or tempfile.gettempdir()) / self.name
 
     def open(self, root: Path) -> FileCache:
-        return FileCache(root, self.path, self.limit)
+        link = Link(self.path / LINK, self.fetch_rate) if self.fetch_rate else None
+        return FileCache(root, self.path, self.limit, link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +160,7 @@ class _Attempt:
             merged=merged,
             outputs=outputs,
             fetched=self.files.fetched_bytes,
+            fetch_seconds=round(self.files.fetch_seconds, 4),
             ready=tuple(ready),
             seconds=self.seconds,
         )

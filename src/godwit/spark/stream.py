@@ -277,6 +277,7 @@ class Job:
         available_now: bool = False,
         retention: int = 20,
         cache_bytes: int = 8 << 30,
+        fetch_rate: float | None = None,
         query_name: str | None = None,
         listener: Listener | None = None,
         control: DataFrame | None = None,
@@ -288,7 +289,8 @@ class Job:
         ones that name it again leave the routing as migrations have made it. `initial` gives a new
         checkpoint's first state, by operator (and table). With `after`, a new checkpoint goes on
         from the offsets of a query of Spark's own, over the same sources. The last `retention`
-        epochs can be read and restored. `cache_bytes` bounds the local files of an executor.
+        epochs can be read and restored. `cache_bytes` bounds the local files of an executor,
+        `fetch_rate` how many bytes a second its processes read from the checkpoint together.
         `listener` is called with an `EpochReport` after each epoch; the logger `godwit` gets the
         same as a line. `control` is a stream of updates: id, bin and worker, if wanted also
         operator, epoch (else the next one) and workers, their new number. Rows of one id that an
@@ -326,7 +328,9 @@ class Job:
             bins=bins,
             default_workers=spark.sparkContext.defaultParallelism,
             retention=retention,
-            cache=CacheSpec(f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark)),
+            cache=CacheSpec(
+                f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark), fetch_rate
+            ),
         )
         pinning = Pinning()
         log = driver.spark_log()

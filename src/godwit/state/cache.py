@@ -13,13 +13,15 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from godwit.errors import DamagedFileError
-from godwit.state.file import StateFile, read, verified_chunks, verify
+from godwit.state.file import StateFile, read, verified_chunks
+from godwit.state.link import Link
 from godwit.state.table import FileRef, TableSpec
 
 SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
@@ -34,14 +36,19 @@ class FileCache:
 
     At most `limit` bytes stay in `directory`, apart from what other processes added since this one
     last looked (at most a sixteenth of the limit each). Files larger than the limit, and all files
-    when the directory cannot be written, are mapped where they are.
+    when the directory cannot be written, are mapped where they are. What is read from the
+    checkpoint passes over the `link`, if there is one.
     """
 
-    def __init__(self, location: Path, directory: Path, limit: int) -> None:
+    def __init__(
+        self, location: Path, directory: Path, limit: int, link: Link | None = None
+    ) -> None:
         self._location = location
         self._directory = directory
         self._limit = limit
+        self._link = link
         self.fetched_bytes = 0  # read from the checkpoint by this object
+        self.fetch_seconds = 0.0  # that this took
         self.hits = 0  # files that this object found here
 
     def add(self, ref: FileRef) -> None:
@@ -69,7 +76,9 @@ class FileCache:
     def fetch(self, ref: FileRef) -> None:
         """Copy a file here that is not; raises DamagedFileError if the original is damaged."""
         self.fetched_bytes += ref.bytes
-        if self._copy(ref, self._local(ref)):
+        with self._timed():
+            copied = self._copy(ref, self._local(ref))
+        if copied:
             self._account(ref.bytes)
 
     def open(self, ref: FileRef, spec: TableSpec) -> StateFile:
@@ -97,9 +106,10 @@ class FileCache:
         return f"{self._directory}/{origin.hexdigest()}-{ref.crc:08x}{SUFFIX}"
 
     def _open_original(self, ref: FileRef, spec: TableSpec) -> StateFile:
-        path = self._location / ref.name
-        verify(path, ref)
-        return read(path, spec, ref)
+        with self._timed():
+            for _ in self._chunks(ref):
+                pass
+        return read(self._location / ref.name, spec, ref)
 
     def _copy(self, ref: FileRef, local: str) -> bool:
         """Copy a file from the checkpoint, checking its sum; False if it cannot be kept here."""
@@ -107,7 +117,7 @@ class FileCache:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             with open(temporary, "wb") as target:
-                for chunk in verified_chunks(self._location / ref.name, ref):
+                for chunk in self._chunks(ref):
                     target.write(chunk)
             os.rename(temporary, local)
         except DamagedFileError:
@@ -117,6 +127,21 @@ class FileCache:
             _delete(temporary)
             return False
         return True
+
+    def _chunks(self, ref: FileRef) -> Iterator[memoryview]:
+        """The bytes of an original, at the pace of the link; raises if they are not right."""
+        for chunk in verified_chunks(self._location / ref.name, ref):
+            if self._link is not None:
+                self._link.take(len(chunk))
+            yield chunk
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.fetch_seconds += time.monotonic() - start
 
     def _account(self, added: int) -> None:
         """Note that this process added so many bytes; look at the directory only when it must."""
