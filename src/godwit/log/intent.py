@@ -18,7 +18,8 @@ class Intent:
     last two are JSON that the log does not look into. So are watermarks, for operators that have
     one, in microseconds since 1970. `given` is the number of workers that the program named at its
     start, if it did. `backlog` is how many offsets of the sources the epoch leaves to read, if they
-    tell; it decides nothing.
+    tell; it decides nothing. `placement` says, where workers are pinned, which `executors` there
+    are, the executor of each of the `workers`, and those that hold `replicas` of it.
     """
 
     epoch: int
@@ -34,6 +35,7 @@ class Intent:
     sources: Sequence[str] = ()
     given: int | None = None
     backlog: int | None = None
+    placement: Mapping[str, Any] | None = None
 
     def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
         """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
@@ -54,6 +56,7 @@ class Intent:
             "sources": list(self.sources),
             "given": self.given,
             "backlog": self.backlog,
+            "placement": self.placement,
         }
 
     @classmethod
@@ -75,4 +78,5 @@ class Intent:
             sources=tuple(data["sources"]),
             given=data["given"],
             backlog=data["backlog"],
+            placement=data.get("placement"),
         )

@@ -1,5 +1,7 @@
 """The names of the log's files, below `CHECKPOINT/godwit/`."""
 
+from urllib.parse import quote
+
 HOME = "godwit"
 SPARK = "spark"
 
@@ -11,6 +13,7 @@ MANIFESTS = "manifests"
 CONTROL = "control"
 STAGING = "staging"
 UNDONE = "undone"
+REPLICAS = "replicas"
 
 
 def generation_name(number: int) -> str:
@@ -27,6 +30,10 @@ def manifest_name(epoch: int) -> str:
 
 def request_name(number: int) -> str:
     return f"{CONTROL}/{number}.json"
+
+
+def replicas_name(generation: int, executor: str) -> str:
+    return f"{REPLICAS}/{generation}-{quote(executor, safe='')}.json"
 
 
 def undone_name(generation: int, name: str) -> str:

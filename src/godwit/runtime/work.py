@@ -32,7 +32,7 @@ from godwit.state.cache import FileCache
 from godwit.state.file import Kind, WrittenFile
 from godwit.state.link import Link
 from godwit.state.merge import merge as merge_runs
-from godwit.state.run import SEGMENTS, Run
+from godwit.state.run import Run, segments_of
 from godwit.state.table import HASH, FileRef, TableSpec
 from godwit.state.timed import NEVER, Span, is_timed, pending
 from godwit.state.tree import Merge, Tree
@@ -190,10 +190,7 @@ class _Attempt:
         """The bins of this worker, and the segments that they are in."""
         routing = self.work.routing
         assert routing is not None
-        by_segment = np.repeat(routing.owners, max(1, SEGMENTS // routing.bins)).reshape(
-            SEGMENTS, -1
-        )
-        segments = np.flatnonzero((by_segment == self.worker).any(axis=1)).tolist()
+        segments = segments_of(routing, self.worker)
         return Own(segments, lambda hashes: np.equal(routing.owners_at(hashes), self.worker))
 
     def _write(self, spec: TableSpec, kind: Kind, parts: Iterable[pa.Table]) -> list[WrittenFile]:

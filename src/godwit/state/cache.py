@@ -51,6 +51,11 @@ class FileCache:
         self.fetch_seconds = 0.0  # that this took
         self.hits = 0  # files that this object found here
 
+    @property
+    def room(self) -> int:
+        """So many bytes of the files that were used last, no eviction deletes."""
+        return self._limit - self._limit // 8
+
     def add(self, ref: FileRef) -> None:
         """Keep a file that this process has just written to the checkpoint.
 
@@ -160,7 +165,7 @@ class FileCache:
         if total <= self._limit:
             return total
         for _, size, path in sorted(files):
-            if total <= self._limit - self._limit // 8:  # leave room, so as not to be back at once
+            if total <= self.room:  # less than the limit, so as not to be back at once
                 break
             if _delete(path):
                 _opened.forget(path)

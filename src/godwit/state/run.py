@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.model.routing import Routing
 from godwit.state.table import HASH
 
 SEGMENT_BITS: Final = 6
@@ -67,6 +68,19 @@ def segment_offsets(hash: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     offsets[1:-1] = np.searchsorted(hash, _BORDERS)
     offsets[-1] = len(hash)
     return offsets
+
+
+def segments_of(routing: Routing, worker: int) -> list[int]:
+    """The segments in which a worker has bins, or parts of a bin.
+
+    >>> segments_of(Routing.even(bins=2, workers=2), 1) == list(range(32, 64))
+    True
+    """
+    repeated = np.repeat(routing.owners, max(1, SEGMENTS // routing.bins))
+    found: list[int] = np.flatnonzero(
+        (repeated.reshape(SEGMENTS, -1) == worker).any(axis=1)
+    ).tolist()
+    return found
 
 
 def _below(hash: npt.NDArray[np.uint64], bound: int) -> int:

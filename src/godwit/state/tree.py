@@ -129,9 +129,13 @@ class Tree:
         }
 
     @staticmethod
-    def refs(data: dict[str, Any]) -> list[FileRef]:
-        """The files of a tree in JSON."""
-        return [FileRef.from_json(ref) for ref in data["files"]]
+    def refs(data: dict[str, Any], segments: Iterable[int] | None = None) -> list[FileRef]:
+        """The files of a tree in JSON, or those of some segments; older ones come first."""
+        files = data["files"]
+        if segments is not None:
+            numbers = {number for one in segments for number in data["segments"][one][::2]}
+            files = [files[number] for number in sorted(numbers)]
+        return [FileRef.from_json(ref) for ref in files]
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
