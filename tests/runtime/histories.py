@@ -19,7 +19,7 @@ from godwit.log.layout import CONTROL, TICKS
 from godwit.model import requests
 from godwit.model.hashing import Hashes
 from godwit.model.routing import Update
-from godwit.runtime import courses, driver
+from godwit.runtime import control, courses
 from godwit.runtime.garbage import output_files, state_files
 from godwit.runtime.verify import verify
 from godwit.state import file as state_file
@@ -57,7 +57,7 @@ def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
     """Let a story happen and check all that is promised at its end; returns what was seen."""
     small_files = patch.object(state_file, "PART_BYTES", 500)
     early_merges, clock = patch.object(tree, "MAX_RUNS", story.max_runs), Clock()
-    clocks = [patch.object(module, "time", clock) for module in (courses, driver)]
+    clocks = [patch.object(module, "time", clock) for module in (control, courses)]
     with scratch() as directory, small_files, early_merges, clocks[0], clocks[1]:
         play = _Play(directory, story, workload, hashes, clock)
         for event in story.events:

@@ -9,7 +9,8 @@ import pytest
 from godwit.log import History, Intent
 from godwit.model.hashing import hash_rows
 from godwit.operators.load import Load
-from godwit.runtime.driver import INITIAL, Driver
+from godwit.runtime.control import INITIAL
+from godwit.runtime.driver import Driver
 from godwit.runtime.verify import verify
 from tests.runtime.damage import new_files, rewrite
 from tests.runtime.death import death_at

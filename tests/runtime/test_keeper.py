@@ -15,11 +15,11 @@ from godwit.errors import DamagedFileError
 from godwit.log.files import Files
 from godwit.log.history import History
 from godwit.log.layout import manifest_name
+from godwit.model.placement import Held
 from godwit.model.routing import Routing
 from godwit.runtime import keeper as module
 from godwit.runtime.keeper import LOCK, Keeper, KeeperSpec
 from godwit.runtime.replicas import (
-    Held,
     Progress,
     Share,
     read_progress,

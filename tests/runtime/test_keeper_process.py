@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from godwit.model.placement import Held
 from godwit.runtime.executor import Process
 from godwit.runtime.keeper import KeeperSpec
-from godwit.runtime.replicas import Held, Progress, read_reports
+from godwit.runtime.replicas import Progress, read_reports
 from tests.runtime.placed import Placed, cached, copies
 from tests.runtime.samples import words
 

@@ -133,7 +133,7 @@ def test_workers_that_may_be_elsewhere_have_to_say_again_what_they_have(sim: Sim
     sim.migrate(TARGET, strategy=paced("60 s"))
     sim.feed([])
     before = moved(sim)
-    sim.driver.forget_ready()
+    sim.executors = {"0": "here"}
     sim.feed([])
     assert moved(sim) == before
     sim.feed([])

@@ -11,9 +11,9 @@ from godwit.log.files import Files
 from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS
 from godwit.log.manifest import Manifest
+from godwit.model.placement import Held
 from godwit.model.routing import Routing
 from godwit.runtime.replicas import (
-    Held,
     Needs,
     Progress,
     clear_progress,

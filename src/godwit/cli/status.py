@@ -9,7 +9,7 @@ from godwit.cli.command import add_command
 from godwit.cli.output import add_json, print_json, print_table, size
 from godwit.log.files import Location
 from godwit.model.time import show
-from godwit.runtime.overview import MigrationView, OperatorView, Overview
+from godwit.runtime.overview import MigrationView, OperatorView, Overview, ReplicaView
 
 EXAMPLES = """\
 examples:
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     gone = ": not running" if driver.gone else ""
     print(f"driver {driver.number}: process {driver.pid} on {driver.host} since {since}{gone}")
     for operator in overview.operators.values():
-        _print_operator(operator)
+        _print_operator(operator, overview.epoch)
     return 0
 
 
@@ -84,7 +84,7 @@ def _backlog(overview: Overview) -> str:
     return f", backlog {overview.backlog:,}"
 
 
-def _print_operator(operator: OperatorView) -> None:
+def _print_operator(operator: OperatorView, epoch: int) -> None:
     print(
         f"\n{operator.name}: {len(operator.workers)} workers, {operator.routing.bins:,} bins, "
         f"{operator.rows:,} rows, {size(operator.bytes)} in {operator.files} files; last epoch "
@@ -94,7 +94,22 @@ def _print_operator(operator: OperatorView) -> None:
         print(f"watermark {show(operator.watermark)}")
     if operator.migration:
         print(progress(operator.migration))
-    print_table(
-        ["worker", "bins", "rows", "state", "records", "seconds"],
-        [[w.worker, w.bins, w.rows, size(w.bytes), w.records, w.seconds] for w in operator.workers],
-    )
+    heads = ["worker", "bins", "rows", "state", "records", "seconds"]
+    rows: list[list[Any]] = [
+        [w.worker, w.bins, w.rows, size(w.bytes), w.records, w.seconds] for w in operator.workers
+    ]
+    if any(worker.slot is not None for worker in operator.workers):
+        heads += ["slot", "executor", "fetched", "replicas"]
+        for row, worker in zip(rows, operator.workers, strict=True):
+            copies = ", ".join(_replica(replica, epoch) for replica in worker.replicas)
+            row += [worker.slot, worker.executor, size(worker.fetched), copies or "none"]
+    print_table(heads, rows)
+
+
+def _replica(replica: ReplicaView, epoch: int) -> str:
+    """Where a copy is, and how many epochs and bytes it is behind."""
+    if replica.epoch is None:
+        lack = "" if replica.lacking is None else f", {size(replica.lacking)} to fetch"
+        return f"{replica.executor} (not ready{lack})"
+    lag = epoch - replica.epoch
+    return f"{replica.executor} ({f'{lag} behind' if lag > 0 else 'up to date'})"

@@ -24,9 +24,9 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.layout import generation_name, intent_name, manifest_name
 from godwit.log.manifest import Manifest
+from godwit.model.placement import Held
 from godwit.runtime.executor import Process
 from godwit.runtime.replicas import (
-    Held,
     Needs,
     Progress,
     Share,

@@ -12,17 +12,32 @@ from godwit.errors import ConfigError
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
+from godwit.model.placement import Placement, Replicas
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
+from godwit.runtime.replicas import read_progress
 from godwit.runtime.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.state.tree import Tree
 from godwit.strategies.steps import left
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """A copy of a worker's state; without an `epoch` it is not known how far it is."""
+
+    executor: str
+    epoch: int | None
+    lacking: int | None  # bytes
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker in the newest published epoch; its rows and bytes of state are estimated."""
+    """One worker in the newest published epoch; its rows and bytes of state are estimated.
+
+    `fetched` bytes came from the checkpoint. Slot and replicas are those of the newest decided
+    epoch, where workers are pinned.
+    """
 
     worker: int
     bins: int
@@ -30,6 +45,10 @@ class WorkerView:
     bytes: int
     records: int
     seconds: float
+    executor: str
+    fetched: int
+    slot: int | None
+    replicas: tuple[ReplicaView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +155,8 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
     rows = rows_by_bin(trees, routing.bins)
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
     receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
+    placement = intent.placement and Placement.from_json(intent.placement)
+    progress = read_progress(history.root, intent.generation) if placement else {}
     share, bytes = (np.bincount(routing.owners, each, routing.workers) for each in (rows, sizes))
     migrations = intent.migrations.get(name, {"open": None, "past": []})
     return OperatorView(
@@ -154,12 +175,25 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
                 bytes=round(bytes[worker]),
                 records=receipts.get(worker, {}).get("records", 0),
                 seconds=round(sum(receipts.get(worker, {}).get("seconds", {}).values()), 4),
+                executor=receipts.get(worker, {}).get("place", ""),
+                fetched=receipts.get(worker, {}).get("fetched", 0),
+                slot=placement.slots[worker] if placement else None,
+                replicas=_replicas(placement, progress, worker) if placement else (),
             )
             for worker in range(routing.workers)
         ),
         migration=_open(history, intent, name, migrations["open"], sizes),
         past=tuple(_ended(Ended.from_json(entry)) for entry in migrations["past"]),
     )
+
+
+def _replicas(placement: Placement, progress: Replicas, worker: int) -> tuple[ReplicaView, ...]:
+    views = []
+    for executor in placement.replicas[worker]:
+        held = progress.get(executor, {}).get(worker)
+        known = (held.epoch, held.lacking) if held else (None, None)
+        views.append(ReplicaView(executor, *known))
+    return tuple(views)
 
 
 def _open(

@@ -15,6 +15,7 @@ from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS, replicas_name
 from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as, encode
+from godwit.model.placement import Held
 from godwit.state.run import segments_of
 from godwit.state.table import FileRef
 from godwit.state.tree import Tree
@@ -77,15 +78,6 @@ class Needs:
                 room -= size
                 chosen |= share.files
         return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """How far a replica is: of which newest epoch it has all files, if of any, and how many bytes
-    it lacks of the newest epoch that its executor knew."""
-
-    epoch: int | None
-    lacking: int
 
 
 @dataclass(frozen=True, slots=True)

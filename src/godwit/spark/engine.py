@@ -22,18 +22,23 @@ from godwit.model.hashing import is_cheap
 from godwit.model.requests import Wish
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
-from godwit.runtime.driver import INITIAL, Driver
+from godwit.runtime.control import INITIAL
+from godwit.runtime.driver import Driver
+from godwit.runtime.executor import executor_id
+from godwit.runtime.keeper import KeeperSpec
 from godwit.runtime.receipt import Receipt
 from godwit.runtime.report import EpochReport
 from godwit.runtime.work import Work
 from godwit.spark.backlog import behind
 from godwit.spark.control import split
+from godwit.spark.keepers import ensure
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Files, Sink
-from godwit.spark.slots import Pinning, Slots, place
+from godwit.spark.slots import Pinning, Slots
 from godwit.spark.tick import Ticker
 from godwit.spark.types import to_spark
+from godwit.spark.watch import Watch
 from godwit.state import file as state_file
 from godwit.state.table import FileRef
 
@@ -64,20 +69,25 @@ class Worker:
     A class of a module, so that Spark pickles it by reference.
     """
 
-    def __init__(self, work: Work, workers: Mapping[int, int] | None) -> None:
+    def __init__(
+        self, work: Work, workers: Mapping[int, int] | None, keeper: KeeperSpec | None
+    ) -> None:
         self._work = work
         self._workers = workers  # by slot
+        self._keeper = keeper
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
         part = context.partitionId()
         worker = part if self._workers is None else self._workers.get(part)
+        if self._keeper is not None:
+            ensure(replace(self._keeper, executor=executor_id()))
         if worker is None:  # Spark ends a Python process that leaves its input unread
             if any(batch.num_rows for batch in batches):
                 raise RuntimeError(f"slot {part} has records, but no worker")
             return
-        receipt = replace(self._work.run(worker, batches), place=place())
+        receipt = replace(self._work.run(worker, batches), place=executor_id())
         yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
 
 
@@ -152,10 +162,9 @@ class Engine:
         wishes: list[Wish] = []
         if self.controlled:
             wishes, batch = split(batch)
-        if not self.pinning.is_settled(spark):
-            self.driver.forget_ready()
         backlog = behind(self.spark_query, source_offsets(self.spark_log, epoch))
-        decided = self.driver.begin(epoch, query, offsets, backlog)
+        executors = self.pinning.executors()
+        decided = self.driver.begin(epoch, query, offsets, backlog, executors)
         clock.lap("decide")
         if isinstance(decided, Intent):
             receipts = self._compute(batch, decided)
@@ -200,7 +209,27 @@ class Engine:
             written = FileRef.from_json(ref)
             state_file.verify(self.driver.root / written.name, written)
 
-    def _compute(self, rows: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
+    def _compute(self, batch: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
+        """Run all operators; if an executor is lost meanwhile, again, with its workers elsewhere.
+
+        Nothing of the lost attempt counts: its receipts are dropped, and so its files do not exist.
+        """
+        while True:
+            watch = Watch(batch.sparkSession.sparkContext, self.driver.placement)
+            try:
+                with watch:
+                    return self._operators(batch, intent)
+            except Exception:
+                if not watch.lost or not (self.spark_query and self.spark_query.isActive):
+                    raise
+            log.warning(
+                "epoch %d: lost executor %s; its workers go on elsewhere",
+                intent.epoch,
+                ", ".join(sorted(watch.lost)),
+            )
+            self.driver.place(intent, self.pinning.executors())
+
+    def _operators(self, rows: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
         """Run one operator after the other; each sees only receipted output of the one before."""
         receipts: dict[str, list[Receipt]] = {}
         for step in self.steps[: self.steps.index(self._last_operator) + 1]:
@@ -209,8 +238,8 @@ class Engine:
                 continue
             work = self.driver.work(intent, step.name)
             routing = intent.routings[step.name]
-            slots = self.pinning.slots(rows.sparkSession, routing.workers)
-            receipts[step.name] = run(work, rows, routing, slots)
+            slots = self.pinning.slots(rows.sparkSession, self.driver.placement, routing.workers)
+            receipts[step.name] = run(work, rows, routing, slots, self.driver.keeper)
             if step is not self._last_operator:
                 refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
                 rows = self._read(rows.sparkSession, step, refs)
@@ -268,8 +297,17 @@ def _brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:1000].replace(INTERRUPTED, "")
 
 
-def run(work: Work, rows: DataFrame, routing: Routing, slots: Slots | None = None) -> list[Receipt]:
-    """F and S for one operator: a Spark job of its own, which returns one receipt a worker."""
+def run(
+    work: Work,
+    rows: DataFrame,
+    routing: Routing,
+    slots: Slots | None = None,
+    keeper: KeeperSpec | None = None,
+) -> list[Receipt]:
+    """F and S for one operator: a Spark job of its own, which returns one receipt a worker.
+
+    On the way its tasks see that the keepers of their executors run.
+    """
     operator = work.operator
     if slots is not None:  # who gets what is up to a join: see that it is right
         work = replace(work, routing=routing)
@@ -282,7 +320,7 @@ def run(work: Work, rows: DataFrame, routing: Routing, slots: Slots | None = Non
     )
     if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
-    worker = Worker(work, slots.workers if slots else None)
+    worker = Worker(work, slots.workers if slots else None, keeper)
     alone = str(rows.sparkSession.sparkContext.master).startswith("local[")
     with settings(rows.sparkSession, S_SETTINGS | ({} if alone else CLUSTER_SETTINGS)):
         texts = routed.mapInArrow(worker, S_SCHEMA).collect()

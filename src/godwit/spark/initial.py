@@ -13,7 +13,8 @@ from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import EXPIRY
 from godwit.operators.load import Load
 from godwit.operators.windowed import CLOSING
-from godwit.runtime.driver import INITIAL, Driver
+from godwit.runtime.control import INITIAL
+from godwit.runtime.driver import Driver
 from godwit.runtime.receipt import Receipt
 from godwit.spark.engine import run
 from godwit.spark.route import column
@@ -112,7 +113,7 @@ def load(
     offsets: str = "",
 ) -> None:
     """Publish the epoch before the first: state given at the start, table by table."""
-    intent = driver.begin(epoch, query, offsets)
+    intent = driver.begin(epoch, query, offsets, executors=pinning.executors())
     if not isinstance(intent, Intent):
         return
     receipts: dict[str, list[Receipt]] = {}
@@ -122,7 +123,7 @@ def load(
         group = [Receipt(worker, clocks=clocks) for worker in range(routing.workers)]
         for table, rows in initial.get(name, {}).items():
             work = replace(driver.work(intent, name), operator=Load(operator, table))
-            slots = pinning.slots(rows.sparkSession, routing.workers)
+            slots = pinning.slots(rows.sparkSession, driver.placement, routing.workers)
             loaded = {receipt.worker: receipt for receipt in run(work, rows, routing, slots)}
             group = [_both(receipt, loaded[receipt.worker]) for receipt in group]
         receipts[name] = group

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, overload
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from godwit.errors import ConfigError, GodwitError, RefusedError
 from godwit.log.history import History
+from godwit.model.placement import Placement, Replicas
 from godwit.model.requests import Migrate, OnTimeout, Schedule
 from godwit.model.routing import Routing, Update
 from godwit.planner.projected import Projected
@@ -101,6 +102,56 @@ class Progress:
     outcome: str
     bytes_left: int = 0
     seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Handover:
+    """An accepted handover of a worker to another executor.
+
+    It is of this run of the query: executors, and what they hold, end with their application.
+    """
+
+    driver: Driver
+    id: int
+
+    def __repr__(self) -> str:
+        return f"<{self.driver.handover_now(self.id) or f'Handover {self.id}: forgotten'}>"
+
+    @property
+    def outcome(self) -> str:
+        """'building' while the target fetches the worker's state, 'switched' from the epoch on in
+        which the worker runs there, 'done' when such an epoch is published; or 'failed'."""
+        now = self.driver.handover_now(self.id)
+        return "forgotten" if now is None else str(now.stage)
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, if it has."""
+        now = self.driver.handover_now(self.id)
+        return now.reason if now else ""
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it is done or has failed, the query ends or `timeout` seconds have passed."""
+        self.driver.wait_for(lambda: self.outcome not in ("building", "switched"), timeout)
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """An executor that gives its workers away."""
+
+    driver: Driver
+    executor: str
+
+    @property
+    def outcome(self) -> str:
+        """'open', or 'done' when an epoch is published in which no worker ran there."""
+        return "done" if self.driver.is_drained(self.executor) else "open"
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it is done, the query ends or `timeout` seconds have passed."""
+        self.driver.wait_for(lambda: self.outcome != "open", timeout)
+        return self.outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,17 +277,60 @@ class Query:
         """Bring the load of every worker within `1 + tau` times the mean, by few bytes moved."""
         return self._planned(operator, "scattered", tau, how)
 
+    @overload
+    def drain(self, what: str) -> Draining: ...
+    @overload
     def drain(
         self,
-        worker: int,
+        what: int,
         operator: str | None = None,
         *,
         tau: float | None = None,
         **how: Unpack[How],
-    ) -> Migration:
-        """Share the bins of a worker out among the others that have some; it stays, without
-        anything to do, until `rescale` or `migrate` names a number of workers."""
-        return self._planned(operator, "scattered", tau, how, drained=[worker])
+    ) -> Migration: ...
+    def drain(
+        self,
+        what: int | str,
+        operator: str | None = None,
+        *,
+        tau: float | None = None,
+        **how: Unpack[How],
+    ) -> Migration | Draining:
+        """Give away what a worker (a number) or an executor (Spark's id of it, a string) has.
+
+        The bins of a worker are shared out among the others that have some; it stays, without
+        anything to do, until `rescale` or `migrate` names a number of workers. The workers of an
+        executor are handed over to others, as by `handover`, and it gets none and no replicas from
+        then on, so that it can be taken away. Raises RefusedError.
+        """
+        if isinstance(what, int):
+            return self._planned(operator, "scattered", tau, how, drained=[what])
+        self._driver.drain(what)
+        return Draining(self._driver, what)
+
+    def handover(self, worker: int, executor: str) -> Handover:
+        """Let a worker run on another executor, by Spark's id of it, from the epoch on in which
+        that has the worker's state; it fetches it in the background, unless it has a replica.
+
+        Needs several executors, and Spark started so that workers can be pinned to them. Raises
+        RefusedError.
+        """
+        return Handover(self._driver, self._driver.handover(worker, executor).id)
+
+    @property
+    def placement(self) -> Placement | None:
+        """The executor of each worker, and those with replicas; None if they are not pinned."""
+        return self._driver.placement
+
+    @property
+    def handovers(self) -> tuple[Handover, ...]:
+        """Those that are open, also those that nobody asked for."""
+        return tuple(Handover(self._driver, one.id) for one in self._driver.handovers)
+
+    def replicas(self) -> Replicas:
+        """By executor and worker, how far the replicas are that executors keep; what is missing is
+        not known."""
+        return self._driver.replicas()
 
     def _planned(
         self,

@@ -8,18 +8,20 @@ computes and caches the part on another one.
 """
 
 import logging
-import os
 import shutil
-import socket
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
-from pyspark import TaskContext
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from godwit.model.placement import Placement
+from godwit.runtime.executor import executor_id
 from godwit.runtime.work import CacheSpec
 from godwit.spark.settings import settings
 
@@ -33,24 +35,27 @@ log = logging.getLogger("godwit")
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of a query: partition i is slot i, and `keys[i]` the value that is sent there.
-
-    `places` names the executor of each slot, `of_worker` the slot of each worker.
-    """
+    """The slots of a query: partition i is at executor `places[i]`, and gets the rows whose column
+    `_slot` is `keys[i]`. `of_worker` is the partition of each worker."""
 
     anchor: DataFrame
     keys: Sequence[int]
     places: Sequence[str]
-    of_worker: Sequence[int]
+    of_worker: Sequence[int] = ()
 
     @property
     def workers(self) -> dict[int, int]:
-        """By slot: its worker."""
-        return {slot: worker for worker, slot in enumerate(self.of_worker)}
+        """By partition: its worker."""
+        return {part: worker for worker, part in enumerate(self.of_worker)}
 
-    def have_room(self, workers: int) -> bool:
-        """Is there a slot for each of so many workers, and is the anchor still cached?"""
-        return workers <= len(self.keys) and self.anchor.storageLevel.useMemory
+    def fit(self, placement: Placement) -> bool:
+        """Is there a slot for each worker at its executor, and is the anchor still cached?"""
+        had = Counter(self.places)
+        return (
+            had.keys() == set(placement.executors)
+            and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
+            and self.anchor.storageLevel.useMemory
+        )
 
     def pin(self, rows: DataFrame) -> DataFrame:
         """Rows that have their slot's key in the column `_slot`, brought to the slot."""
@@ -59,33 +64,35 @@ class Slots:
 
 
 class Pinning:
-    """Gives workers their slots, and lets them keep their executors when workers come and go."""
+    """Gives workers slots at the executors of their placement."""
 
-    def __init__(self) -> None:
-        self._possible: bool | None = None
-        self._addresses: frozenset[str] = frozenset()
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._hosts: dict[str, str] = {}  # of all executors that were seen
         self._slots: Slots | None = None
-        self._homes: dict[int, str] = {}
 
-    def is_settled(self, spark: SparkSession) -> bool:
-        """Are there the same executors as before?"""
-        return self._addresses == _addresses(spark)
+    def executors(self) -> dict[str, str]:
+        """The executors that live, with their hosts; none where workers cannot be pinned."""
+        if not self._is_possible:
+            return {}
+        executors = live(self._context)
+        for executor in executors - self._hosts.keys():
+            with suppress(Py4JJavaError):  # it is so new that it is not yet listed, or gone
+                listed = self._context._jsc.sc().statusStore().executorSummary(executor)
+                self._hosts[executor] = listed.hostPort().rpartition(":")[0]
+        return {executor: self._hosts[executor] for executor in executors & self._hosts.keys()}
 
-    def slots(self, spark: SparkSession, workers: int) -> Slots | None:
-        """The slots for so many workers; None where pinning is not possible or makes no sense."""
-        before, self._addresses = self._addresses, _addresses(spark)
-        executors = len(self._addresses) - 1
-        if executors < 2 or not self._is_possible(spark):
+    def slots(self, spark: SparkSession, placement: Placement | None, workers: int) -> Slots | None:
+        """Those of the first `workers` of a placement; None where there is nothing to choose."""
+        if placement is None or len(placement.executors) < 2:
             self.close()
             return None
         known = self._slots
-        if known is None or self._addresses != before or not known.have_room(workers):
+        if known is None or not known.fit(placement):
             self.close()
-            known = _anchored(spark, workers, executors)
-        of_worker = assign(known.places, self._homes, workers)
-        self._homes |= {worker: known.places[slot] for worker, slot in enumerate(of_worker)}
-        self._slots = replace(known, of_worker=of_worker)
-        return self._slots
+            known = _anchored(spark, placement)
+        self._slots = known
+        return replace(known, of_worker=assign(known.places, placement.homes)[:workers])
 
     def sweep(self, cache: CacheSpec) -> None:
         """Delete the local files of a query that has ended from the executors of its slots."""
@@ -98,63 +105,63 @@ class Pinning:
             self._slots.anchor.unpersist()
             self._slots = None
 
-    def _is_possible(self, spark: SparkSession) -> bool:
-        if self._possible is None:
-            self._possible = spark.sparkContext.getConf().get(LOCALITY, "true") == "false"
-            if not self._possible:
-                log.warning(
-                    "workers run on any executor and fetch state anew whenever they change it: "
-                    "start Spark with %s=false, so that they stay where they are",
-                    LOCALITY,
-                )
-        return self._possible
+    @cached_property
+    def _is_possible(self) -> bool:
+        if str(self._context.master).startswith("local["):
+            return False
+        stays = self._context.getConf().get(LOCALITY, "true") == "false"
+        if not stays:
+            log.warning(
+                "workers run on any executor and fetch state anew whenever they change it, and "
+                "there are no replicas: start Spark with %s=false, so that they stay",
+                LOCALITY,
+            )
+        return stays
 
 
-def assign(places: Sequence[str], homes: Mapping[int, str], workers: int) -> list[int]:
-    """A slot for each worker: at its home, unless that has more than its share of them.
+def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:
+    """A slot for each worker: at its home, or where there is one, if that has none left.
 
-    >>> assign(["a", "b", "a", "b"], {0: "b", 1: "b"}, 3)
+    >>> assign(["a", "b", "a", "b"], ["b", "b", "a"])
     [1, 3, 0]
+    >>> assign(["a", "a", "a"], ["b", "a"])
+    [1, 0]
     """
-    free: defaultdict[str, list[int]] = defaultdict(list)
-    for slot, place in enumerate(places):
-        free[place].append(slot)
-    share = -(-workers // len(free))
+    free = dict(enumerate(places))
     chosen: dict[int, int] = {}
-    at = Counter[str]()
-    for worker in range(workers):
-        home = homes.get(worker, "")
-        if home in free and free[home] and at[home] < share:
-            chosen[worker] = free[home].pop(0)
-            at[home] += 1
-    for worker in range(workers):
+    for worker, home in enumerate(homes):
+        here = next((slot for slot, place in free.items() if place == home), None)
+        if here is not None:
+            chosen[worker] = here
+            del free[here]
+    for worker in range(len(homes)):
         if worker not in chosen:
-            roomy = max(free, key=lambda place: (bool(free[place]), -at[place], len(free[place])))
-            chosen[worker] = free[roomy].pop(0)
-            at[roomy] += 1
-    return [chosen[worker] for worker in range(workers)]
+            chosen[worker] = next(iter(free))
+            del free[chosen[worker]]
+    return [chosen[worker] for worker in range(len(homes))]
 
 
-def place() -> str:
-    """The executor of this process, by its directory for local files."""
-    return f"{socket.gethostname()}:{os.environ.get('SPARK_LOCAL_DIRS', '')}"
+def live(context: SparkContext) -> frozenset[str]:
+    """The executors that there are now, by Spark's id of them."""
+    return frozenset(filter(None, context._jsc.sc().getExecutorIds().mkString(",").split(",")))
 
 
-def _anchored(spark: SparkSession, workers: int, executors: int) -> Slots:
-    """New slots: as many on each executor, and up to twice as many as workers, so that some can be
-    added before there have to be new slots again."""
-    wanted = min(max(workers, spark.sparkContext.defaultParallelism), 2 * workers)
-    count = -(-wanted // executors) * executors
-    keys = _keys(spark, count)
+def _anchored(spark: SparkSession, placement: Placement) -> Slots:
+    """New slots: as many on each executor, and up to twice as many as are needed, so that workers
+    can be added before there have to be new slots again."""
+    executors = len(placement.executors)
+    roomy = -(-spark.sparkContext.defaultParallelism // executors)
+    width = max(placement.width, min(roomy, 2 * placement.width))
+    keys = _keys(spark, width * executors)
     anchor, places = _cached(spark, keys, executors)
     for _ in range(RETRIES):
-        if set(Counter(places).values()) == {count // executors}:
+        if set(Counter(places).values()) == {width}:
             break
         anchor.unpersist(blocking=True)
         anchor, places = _cached(spark, keys, executors)
     else:
         log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
-    return Slots(anchor, keys, places, ())
+    return Slots(anchor, keys, places)
 
 
 def _cached(
@@ -190,10 +197,4 @@ def _whereabouts(rows: Iterable[Any]) -> Iterator[tuple[int, str]]:
         pass
     context = TaskContext.get()
     assert context is not None
-    yield context.partitionId(), place()
-
-
-def _addresses(spark: SparkSession) -> frozenset[str]:
-    """Of the driver, and of the executors that there are now; in local mode there are none."""
-    status = spark.sparkContext._jsc.sc().getExecutorMemoryStatus()  # public in Scala and Java
-    return frozenset(status.keys().mkString(",").split(","))
+    yield context.partitionId(), executor_id()

@@ -28,7 +28,8 @@ from godwit.operators.functions import Function
 from godwit.operators.state_machine import StateMachine
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import Sliding, Window
-from godwit.runtime.driver import INITIAL, Driver
+from godwit.runtime.control import INITIAL
+from godwit.runtime.driver import Driver
 from godwit.runtime.work import CacheSpec
 from godwit.spark.control import with_control
 from godwit.spark.engine import Engine, Listener, Step, Transform
@@ -278,6 +279,7 @@ class Job:
         retention: int = 20,
         cache_bytes: int = 8 << 30,
         fetch_rate: float | None = None,
+        replicas: int = 1,
         query_name: str | None = None,
         listener: Listener | None = None,
         control: DataFrame | None = None,
@@ -291,6 +293,8 @@ class Job:
         from the offsets of a query of Spark's own, over the same sources. The last `retention`
         epochs can be read and restored. `cache_bytes` bounds the local files of an executor,
         `fetch_rate` how many bytes a second its processes read from the checkpoint together.
+        Where workers are pinned to several executors, `replicas` others keep a copy of each one's
+        state.
         `listener` is called with an `EpochReport` after each epoch; the logger `godwit` gets the
         same as a line. `control` is a stream of updates: id, bin and worker, if wanted also
         operator, epoch (else the next one) and workers, their new number. Rows of one id that an
@@ -331,8 +335,9 @@ class Job:
             cache=CacheSpec(
                 f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark), fetch_rate
             ),
+            replicas=replicas,
         )
-        pinning = Pinning()
+        pinning = Pinning(spark.sparkContext)
         log = driver.spark_log()
         ticking = with_ticks(source, driver.root / TICKS)
         if driver.committed is None:

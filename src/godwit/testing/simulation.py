@@ -66,6 +66,9 @@ class Simulation:
         self._batches: list[pa.Table] = []
         self._committed = -1
         self.sink: dict[int, list[Row]] = {}
+        self.executors: dict[
+            str, str
+        ] = {}  # with hosts; wherever workers are placed, they run here
         self.driver = self._open(workers, bins)
 
     def _open(self, workers: int | None, bins: int | None) -> Driver:
@@ -148,7 +151,7 @@ class Simulation:
         return [row for rows in snapshot.read() for row in rows.to_pylist()]
 
     def _run(self, epoch: int) -> None:
-        decided = self.driver.begin(epoch, NO_SPARK, str(epoch))
+        decided = self.driver.begin(epoch, NO_SPARK, str(epoch), executors=self.executors)
         if isinstance(decided, Intent):
             rows, receipts = self._batches[epoch], {}
             for operator in self._operators:

@@ -37,34 +37,35 @@ def main(home: Path, java: str) -> None:
     there = query.migrate(TARGET, strategy="batched:2")
     query.await_epoch((query.epoch or 0) + 2)
     (home / "killed").write_text(str(query.epoch))
-    os.kill(executors(spark)[0], signal.SIGKILL)
+    os.kill(min(processes(spark).values()), signal.SIGKILL)
     assert there.wait() == "done"
     query.await_epoch((query.epoch or 0) + 2)
     assert query.migrate(2, strategy="paced").wait() == "done"
     query.stop()
 
 
-def start(spark: SparkSession, home: Path) -> gw.Query:
+def start(spark: SparkSession, home: Path, workers: int = 2) -> gw.Query:
     source = spark.readStream.format("rate-micro-batch")
     rows = source.options(rowsPerBatch=ROWS, numPartitions=2).load()
     return (
         gw.stream(rows.selectExpr(f"value % {KEYS} AS k"))
         .aggregate("counts", key="k", n=gw.count())
         .to(gw.files(home / "output"))
-        .start(home / "checkpoint", workers=2, bins=BINS, retention=1000)
+        .start(home / "checkpoint", workers=workers, bins=BINS, retention=1000)
     )
 
 
-def executors(spark: SparkSession) -> list[int]:
-    """The process ids of the executors' JVMs."""
+def processes(spark: SparkSession) -> dict[str, int]:
+    """The process ids of the executors' JVMs, by Spark's id of the executor."""
     application = str(spark.sparkContext.applicationId)
-    found = []
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):  # a process may end meanwhile
                 command = (entry / "cmdline").read_bytes().decode(errors="replace")
                 if "CoarseGrainedExecutorBackend" in command and application in command:
-                    found.append(int(entry.name))
+                    words = command.split("\0")
+                    found[words[words.index("--executor-id") + 1]] = int(entry.name)
     return found
 
 

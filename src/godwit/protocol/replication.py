@@ -1,0 +1,45 @@
+"""Which executors keep copies of which workers' state: bin packing, as in Rhino, section 4.2.1."""
+
+from collections.abc import Mapping, Sequence
+
+SLACK = 1.25  # an executor keeps its copies while they are at most so many times its share
+
+
+def place_replicas(
+    homes: Sequence[str],
+    sizes: Sequence[float],
+    hosts: Mapping[str, str],
+    copies: int,
+    before: Sequence[Sequence[str]] = (),
+) -> list[tuple[str, ...]]:
+    """For each worker up to `copies` executors other than its own, each with about as many bytes.
+
+    `hosts` names the host of each executor that may hold copies: where there are several, the
+    copies of a worker are on hosts other than its own, and different ones. Copies stay where they
+    were `before` as long as that is so and the executor has not much more than its share.
+
+    >>> place_replicas(["0", "0", "1"], [5, 3, 4], {"0": "a", "1": "a", "2": "a"}, 1)
+    [('2',), ('1',), ('0',)]
+    """
+    load = dict.fromkeys(hosts, 0.0)
+    share = SLACK * copies * sum(sizes) / max(len(hosts), 1)
+    chosen: list[tuple[str, ...]] = [()] * len(homes)
+    for worker in sorted(range(len(homes)), key=lambda worker: (-sizes[worker], worker)):
+        known = before[worker] if worker < len(before) else ()
+        taken = [homes[worker]]
+        for _ in range(min(copies, len(hosts.keys() - taken))):
+            at = {hosts.get(executor) for executor in taken}
+            best = min(
+                hosts.keys() - taken,
+                key=lambda executor: (
+                    hosts[executor] in at,
+                    load[executor] + sizes[worker] > share and load[executor] > 0,
+                    executor not in known,
+                    load[executor],
+                    executor,
+                ),
+            )
+            taken.append(best)
+            load[best] += sizes[worker]
+        chosen[worker] = tuple(taken[1:])
+    return chosen

@@ -1,0 +1,83 @@
+"""The placement of a running query: decided with each epoch, and again when an executor is lost."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from godwit.model.placement import Placement, Replicas
+from godwit.model.routing import Routing
+from godwit.protocol.placing import Handover, Placing, Seen
+from godwit.runtime.merging import Trees
+from godwit.runtime.replicas import read_progress
+from godwit.runtime.sizes import bytes_by_bin
+
+log = logging.getLogger("godwit")
+
+Executors = Mapping[str, str]  # those that live, with their hosts
+NOWHERE: Executors = {}
+
+
+class Places:
+    """Where the workers of a query are, as the newest epoch that was decided says.
+
+    Executors belong to one application, so a start begins anew: a handover that was open when its
+    driver ended leaves nothing behind.
+    """
+
+    def __init__(self, home: Path, generation: int, copies: int) -> None:
+        self._home = home
+        self._generation = generation
+        self.placing = Placing(copies)
+
+    @property
+    def placement(self) -> Placement | None:
+        return self.placing.placement
+
+    @property
+    def are_open(self) -> bool:
+        """Does a handover that somebody asked for wait for epochs?"""
+        asked = any(not handover.automatic for handover in self.placing.handovers)
+        moving = set(self.placement.homes if self.placement else ())
+        return asked or bool(self.placing.drained & moving)
+
+    def have_changed(self, executors: Executors) -> bool:
+        """Are there other executors than when the newest epoch was decided?"""
+        return set(self.placement.executors if self.placement else ()) != executors.keys()
+
+    def begin(self, epoch: int, executors: Executors, sizes: Sequence[float]) -> None:
+        """Decide where workers run in an epoch; again, if an executor was lost in it."""
+        seen = Seen(epoch, executors, self.progress() if executors else {}, sizes)
+        self._become(self.placing.begin(seen))
+
+    def published(self, epoch: int, places: Mapping[int, str]) -> None:
+        self._become(self.placing.published(epoch, places))
+
+    def ask(self, worker: int, executor: str) -> Handover:
+        """Accept a handover, or raise RefusedError."""
+        self._become(self.placing.ask(worker, executor))
+        return self.placing.handovers[-1]
+
+    def drain(self, executor: str) -> None:
+        self._become(self.placing.drain(executor))
+
+    def progress(self) -> Replicas:
+        """What executors say of their replicas."""
+        return read_progress(self._home, self._generation)
+
+    def _become(self, placing: Placing) -> None:
+        known = {handover.id for handover in self.placing.past}
+        for handover in placing.past:
+            if handover.id not in known:
+                log.info("%s", handover)
+        self.placing = placing
+
+
+def bytes_by_worker(trees: Trees, routings: Mapping[str, Routing]) -> list[float]:
+    """The bytes of each worker's state over all operators, estimated."""
+    total = np.zeros(max(routing.workers for routing in routings.values()))
+    for name, routing in routings.items():
+        sizes = bytes_by_bin(trees[name].values(), routing.bins)
+        total[: routing.workers] += np.bincount(routing.owners, sizes, routing.workers)
+    return total.tolist()

@@ -1,0 +1,272 @@
+"""Placements and handovers: every event in every stage, and random lives of a cluster."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from godwit.errors import RefusedError
+from godwit.model.placement import Held
+from godwit.protocol.placing import LAG, Handover, Placing, Seen, Stage
+from godwit.protocol.replication import place_replicas
+
+HOSTS = {str(number): "ab"[number % 2] for number in range(6)}
+MIB = 1 << 20
+
+
+def seen(
+    epoch: int,
+    executors: str = "012",
+    held: Mapping[tuple[str, int], int | None] | None = None,
+    workers: int = 3,
+) -> Seen:
+    """`held`: by executor and worker, the epoch that it has."""
+    progress: dict[str, dict[int, Held]] = {}
+    for (executor, worker), newest in (held or {}).items():
+        progress.setdefault(executor, {})[worker] = Held(newest)
+    hosts = {executor: HOSTS[executor] for executor in executors}
+    return Seen(epoch, hosts, progress, [MIB] * workers)
+
+
+def placed(copies: int = 1) -> Placing:
+    """Workers 0, 1 and 2 on executors 0, 1 and 2."""
+    placing = Placing(copies).begin(seen(0))
+    assert homes(placing) == ("0", "1", "2")
+    return placing
+
+
+def homes(placing: Placing) -> tuple[str, ...]:
+    return placing.placement.homes if placing.placement else ()
+
+
+def replicas(placing: Placing) -> tuple[tuple[str, ...], ...]:
+    return placing.placement.replicas if placing.placement else ()
+
+
+def in_stage(stage: Stage) -> Placing:
+    """The handover of worker 2, on executor 2, to executor 1 in a stage."""
+    placing = placed().ask(2, "1").begin(seen(1))
+    if stage is Stage.BUILDING:
+        return placing
+    if stage is Stage.FAILED:
+        return placing.ask(2, "0").begin(seen(2, held={("0", 2): 1}))
+    placing = placing.begin(seen(2, held={("1", 2): 1}))
+    if stage is Stage.SWITCHED:
+        return placing
+    return placing.published(2, {0: "0", 1: "1", 2: "1"})
+
+
+def first(placing: Placing) -> Handover:
+    handover = placing.find(1)
+    assert handover is not None
+    return handover
+
+
+@pytest.mark.parametrize("stage", Stage)
+def test_a_handover_reaches_every_stage(stage: Stage) -> None:
+    assert first(in_stage(stage)).stage is stage
+
+
+BUILDING, SWITCHED, DONE, FAILED = Stage
+Event = Callable[[Placing], Placing]
+EVENTS: dict[str, tuple[Event, tuple[str, str, str, str]]] = {
+    # An event, and by the stage before it (building, switched, done, failed): the stage after it,
+    # and the executor of worker 2. The one that failed was superseded by another to executor 0.
+    "nothing new": (
+        lambda placing: placing.begin(seen(9)),
+        ("building 2", "switched 1", "done 1", "failed 0"),
+    ),
+    "the replica is up to date": (
+        lambda placing: placing.begin(seen(9, held={("1", 2): 8 - LAG})),
+        ("switched 1", "switched 1", "done 1", "failed 0"),
+    ),
+    "the replica is behind": (
+        lambda placing: placing.begin(seen(9, held={("1", 2): 8 - LAG - 1})),
+        ("building 2", "switched 1", "done 1", "failed 0"),
+    ),
+    "the target is lost": (
+        lambda placing: placing.begin(seen(9, "02", held={("2", 2): 8})),
+        ("failed 2", "failed 2", "done 2", "failed 0"),
+    ),
+    "the origin is lost while the target is behind": (
+        lambda placing: placing.begin(seen(9, "01", held={("1", 2): 3})),
+        ("switched 1", "switched 1", "done 1", "failed 0"),
+    ),
+    "the origin is lost, and another one has more": (
+        lambda placing: placing.begin(seen(9, "01", held={("1", 2): 3, ("0", 2): 4})),
+        ("failed 0", "switched 1", "done 1", "failed 0"),
+    ),
+    "origin and target are lost": (
+        lambda placing: placing.begin(seen(9, "0")),
+        ("failed 0", "failed 0", "done 0", "failed 0"),
+    ),
+    "all executors are lost": (
+        lambda placing: placing.begin(seen(9, "")),
+        ("failed", "failed", "done", "failed"),
+    ),
+    "an executor joins": (
+        lambda placing: placing.begin(seen(9, "0123")),
+        ("building 2", "switched 1", "done 1", "failed 0"),
+    ),
+    "the worker is retired": (
+        lambda placing: placing.begin(seen(9, workers=2)),
+        ("failed", "failed", "done", "failed"),
+    ),
+    "the target is to be drained": (
+        lambda placing: placing.drain("1").begin(seen(9)),
+        ("failed 2", "switched 1", "done 1", "failed 0"),
+    ),
+    "an epoch is published, with the worker on its target": (
+        lambda placing: placing.published(9, {2: "1"}),
+        ("building 2", "done 1", "done 1", "failed 0"),
+    ),
+    "an epoch is published, with the worker elsewhere": (
+        lambda placing: placing.published(9, {2: "2"}),
+        ("building 2", "switched 1", "done 1", "failed 0"),
+    ),
+}
+
+
+@pytest.mark.parametrize("stage", Stage)
+@pytest.mark.parametrize("event", EVENTS)
+def test_each_event_in_each_stage(event: str, stage: Stage) -> None:
+    happen, table = EVENTS[event]
+    after = happen(in_stage(stage))
+    assert [first(after).stage, *homes(after)[2:]] == table[list(Stage).index(stage)].split()
+
+
+def test_another_one_supersedes_one_that_is_built_and_is_refused_when_it_has_switched() -> None:
+    again = in_stage(BUILDING).ask(2, "0")
+    assert (first(again).stage, first(again).reason) == (FAILED, "superseded")
+    assert [handover.target for handover in again.handovers] == ["0"]
+    with pytest.raises(RefusedError, match="just being handed over"):
+        in_stage(SWITCHED).ask(2, "0")
+
+
+@pytest.mark.parametrize(
+    ("worker", "executor", "why"),
+    [(3, "1", "no worker 3"), (-1, "1", "no worker"), (0, "7", "no executor"), (0, "0", "already")],
+)
+def test_what_cannot_be_is_refused(worker: int, executor: str, why: str) -> None:
+    with pytest.raises(RefusedError, match=why):
+        placed().ask(worker, executor)
+
+
+def test_without_executors_there_is_nothing_to_hand_over() -> None:
+    with pytest.raises(RefusedError, match="not pinned"):
+        Placing(1).ask(0, "1")
+
+
+def test_a_target_gets_a_replica_for_its_handover_also_where_there_are_none() -> None:
+    placing = placed(copies=0)
+    assert replicas(placing) == ((), (), ())
+    assert replicas(placing.ask(2, "1").begin(seen(1))) == ((), (), ("1",))
+
+
+def test_a_drained_executor_gives_its_workers_away_and_gets_nothing() -> None:
+    placing = placed().drain("2").begin(seen(1))
+    (handover,) = placing.handovers
+    assert (handover.worker, handover.automatic) == (2, True)
+    assert all("2" not in each for each in replicas(placing))
+    with pytest.raises(RefusedError, match="drained"):
+        placing.ask(0, "2")
+    placing = placing.begin(seen(2, held={(handover.target, 2): 1}))
+    assert not placing.is_drained("2")
+    placing = placing.published(2, {2: handover.target})
+    assert placing.is_drained("2")
+    with pytest.raises(RefusedError, match="the last one"):
+        placing.drain("0").drain("1")
+
+
+def test_workers_return_to_an_executor_that_joins_when_it_has_their_state() -> None:
+    placing = placed().begin(seen(1, "01", held={("1", 2): 0}))
+    assert homes(placing) == ("0", "1", "1")
+    placing = placing.begin(seen(2, "013"))
+    (handover,) = placing.handovers
+    assert (handover.target, handover.automatic) == ("3", True)
+    assert homes(placing) == ("0", "1", "1")
+    placing = placing.begin(seen(3, "013", held={("3", handover.worker): 2}))
+    assert sorted(homes(placing)) == ["0", "1", "3"]
+
+
+def test_copies_stay_until_the_new_ones_are_there() -> None:
+    placing = placed()
+    (old,) = replicas(placing)[0]
+    placing = placing.drain(old).begin(seen(1, held={(old, 0): 0}))
+    (new, *kept) = replicas(placing)[0]
+    assert new != old
+    assert kept == [old]
+    placing = placing.begin(seen(2, held={(old, 0): 1, (new, 0): 1}))
+    assert replicas(placing)[0] == (new,)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 100), min_size=1, max_size=12),
+    executors=st.integers(1, 6),
+    copies=st.integers(0, 3),
+    data=st.data(),
+)
+def test_replicas_are_apart_and_even(
+    sizes: list[int], executors: int, copies: int, data: st.DataObject
+) -> None:
+    hosts = {executor: HOSTS[executor] for executor in list(HOSTS)[:executors]}
+    homes = [data.draw(st.sampled_from(sorted(hosts))) for _ in sizes]
+    chosen = place_replicas(homes, sizes, hosts, copies)
+    for home, each in zip(homes, chosen, strict=True):
+        assert len({home, *each}) == 1 + min(copies, executors - 1)
+        if copies and len(set(hosts.values())) > 1:
+            assert hosts[each[0]] != hosts[home]
+    assert place_replicas(homes, sizes, hosts, copies, chosen) == chosen
+    if len(set(hosts.values())) == 1 and copies == 1 and executors > 2:
+        load = [sum(s for s, c in zip(sizes, chosen, strict=True) if e in c) for e in hosts]
+        assert max(load) <= sum(sizes) / executors * 1.25 + 2 * max(sizes)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_lives_of_a_cluster(seed: int) -> None:
+    """Whatever comes: workers run where there are executors, move only to where their state is, or
+    from where there is no executor, and replicas are apart."""
+    chance = Random(seed)
+    placing = Placing(chance.randint(0, 2))
+    for epoch in range(15):
+        executors = sorted(chance.sample("012345", chance.randint(1, 6)))
+        workers = chance.randint(1, 5)
+        held = {
+            (chance.choice("012345"), chance.randint(0, 4)): chance.choice(
+                [None, *range(max(0, epoch - 6), epoch)]
+            )
+            for _ in range(chance.randint(0, 20))
+        }
+        with suppress(RefusedError):
+            if chance.random() < 0.4:
+                placing = placing.ask(chance.randint(0, 5), chance.choice("012345"))
+            elif chance.random() < 0.2:
+                placing = placing.drain(chance.choice("012345"))
+        before, now = placing, seen(epoch, "".join(executors), held, workers)
+        placing = before.begin(now)
+        assert placing.placement is not None
+        assert len(homes(placing)) == workers
+        assert set(homes(placing)) <= set(executors)
+        for worker, home in enumerate(homes(placing)):
+            copies = replicas(placing)[worker]
+            assert len({home, *copies}) == 1 + len(copies)
+            assert set(copies) <= set(executors)
+            was = homes(before)[worker] if worker < len(homes(before)) else None
+            if was in executors and was != home:
+                assert now.is_fresh(home, worker)
+            if was is not None and was not in executors:
+                known = [e for e in executors if now.freshness(e, worker) is not None]
+                if known:
+                    best = max(now.freshness(e, worker) or (0, 0) for e in known)
+                    handed_over = any(h.worker == worker for h in placing.handovers)
+                    fresh = handed_over and now.is_fresh(home, worker)
+                    assert fresh or now.freshness(home, worker) == best
+        open_ones = [handover.worker for handover in placing.handovers]
+        assert len(set(open_ones)) == len(open_ones)
+        if before.placement and before.placement != placing.placement:
+            assert placing.placement.version > before.placement.version
+        placing = placing.published(epoch, dict(enumerate(homes(placing))))
+        assert all(handover.stage is BUILDING for handover in placing.handovers)

@@ -1,0 +1,152 @@
+"""A query on three executors that are killed: `python -m tests.spark.cluster.failing HOME JAVA`.
+
+It counts by key, three workers with a replica each. What happened is left in HOME/events.json: by
+name, the epoch before it, the placement of that, and the epoch in which the query had got over it.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import godwit as gw
+from godwit.model.placement import Placement
+from tests.spark.cluster.application import CONF, processes, start
+
+WORKERS = 3
+MORE: dict[str, Any] = {
+    # A hung executor is found out within seconds.
+    "spark.executor.heartbeatInterval": "1s",
+    "spark.network.timeout": "6s",
+    "spark.network.timeoutInterval": "1s",
+    "spark.deploy.maxExecutorRetries": "-1",
+}
+
+
+@dataclass
+class Story:
+    """What is done to a query, one after the other."""
+
+    spark: SparkSession
+    query: gw.Query
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def tell(self, name: str, happen: Callable[[Placement], object]) -> None:
+        """Let something happen to a settled query, and wait until it has got over it."""
+        before = self.settled()
+        event = {"name": name, "before": self.query.epoch, "placement": before.to_json()}
+        happen(before)
+        self.settled()
+        self.events.append(event | {"after": self.query.epoch})
+
+    def settled(self) -> Placement:
+        """Wait until three executors have a worker each, and every worker a replica that is up to
+        date."""
+        epoch = self.query.epoch or 0
+        while True:
+            epoch = max(epoch + 1, self.query.epoch or 0)
+            assert self.query.await_epoch(epoch, 120), "the query does not go on"
+            placement = self.query.placement
+            held = self.query.replicas()
+            if placement and len(set(placement.homes)) == WORKERS and self.query.handovers == ():
+                newest = [
+                    held.get(executor, {}).get(worker)
+                    for worker, (executor, *_) in enumerate(placement.replicas)
+                ]
+                if all(one and one.epoch and one.epoch >= epoch - 2 for one in newest):
+                    return placement
+
+    def kill(self, *executors: str) -> None:
+        """SIGKILL, all at once."""
+        known = processes(self.spark)
+        for executor in executors:
+            os.kill(known[executor], signal.SIGKILL)
+
+    def epochs(self, count: int) -> None:
+        assert self.query.await_epoch((self.query.epoch or 0) + count, 120)
+
+
+def main(home: Path, java: str) -> None:
+    options = {f"spark.{side}.extraJavaOptions": java for side in ("driver", "executor")}
+    builder = SparkSession.builder.master(f"local-cluster[{WORKERS},1,1024]")
+    spark = builder.config(map=CONF | MORE | options).getOrCreate()
+    query = start(spark, home, workers=WORKERS)
+    story = Story(spark, query)
+    story.tell("nothing", lambda _: story.epochs(4))
+    story.tell("handover", lambda placement: hand_over(story, placement))
+    story.tell("a worker's executor", lambda placement: story.kill(placement.homes[0]))
+    story.tell("twice in a row", lambda placement: twice(story, placement))
+    story.tell("worker and replica", lambda p: story.kill(p.homes[1], *p.replicas[1]))
+    story.tell("during a migration", lambda placement: migrating(story, placement))
+    story.tell("origin of a handover", lambda p: during_handover(story, p, p.homes[2]))
+    story.tell("target of a handover", lambda p: during_handover(story, p, other(p)))
+    story.tell("hung", lambda placement: hang(story, placement.homes[0]))
+    story.tell("drained", lambda placement: drain(story, placement.homes[1]))
+    query.stop()
+    (home / "events.json").write_text(json.dumps(story.events))
+
+
+def other(placement: Placement) -> str:
+    """An executor that has neither worker 2 nor its replica."""
+    return next(
+        one
+        for one in placement.executors
+        if one != placement.homes[2] and one not in placement.replicas[2]
+    )
+
+
+def hand_over(story: Story, placement: Placement) -> None:
+    """There, where its replica is, and back."""
+    ((target, *_), home) = placement.replicas[0], placement.homes[0]
+    assert story.query.handover(0, target).wait(120) == "done"
+    assert story.query.handover(0, home).wait(120) == "done"
+
+
+def twice(story: Story, placement: Placement) -> None:
+    """The executor of a worker, and then the one that the worker fled to."""
+    story.kill(placement.homes[2])
+    story.epochs(1)
+    now = story.query.placement
+    assert now is not None
+    story.kill(now.homes[2])
+
+
+def migrating(story: Story, placement: Placement) -> None:
+    bins = story.query.routing().bins
+    turned = gw.Routing.even(bins, WORKERS).owners[::-1].copy()
+    there = story.query.migrate(gw.Routing(turned, WORKERS), strategy="batched:2")
+    story.epochs(1)
+    story.kill(placement.homes[0])
+    assert there.wait(120) == "done"
+
+
+def during_handover(story: Story, placement: Placement, victim: str) -> None:
+    """A handover ends, one way or the other, when the executor of either side is killed."""
+    handover = story.query.handover(2, other(placement))
+    story.kill(victim)
+    assert handover.wait(120) in ("done", "failed"), handover
+
+
+def hang(story: Story, executor: str) -> None:
+    """Stop it, until the query goes on without it; then wake it."""
+    pid = processes(story.spark)[executor]
+    os.kill(pid, signal.SIGSTOP)
+    story.epochs(3)
+    with suppress(ProcessLookupError):  # Spark may have ended it
+        os.kill(pid, signal.SIGCONT)
+
+
+def drain(story: Story, executor: str) -> None:
+    assert story.query.drain(executor).wait(120) == "done"
+    story.kill(executor)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
