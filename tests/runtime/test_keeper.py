@@ -215,7 +215,10 @@ def test_own_workers_come_first(sim: Placed) -> None:
     assert said(sim, "1") == {0: Held(None, replica)}
 
 
-def test_what_is_needed_is_evicted_last_and_replicas_before_own_files(sim: Placed) -> None:
+def test_what_is_needed_is_evicted_last_and_replicas_before_own_files(
+    sim: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOUCH_SECONDS", -1.0)
     spec = sim.spec("1")
     files = spec.cache.open(Path(spec.root))
     own = [ref for worker in (1, 2) for ref in sim.files(worker).values()]

@@ -443,6 +443,16 @@ def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:
     assert (cache.fetched_bytes, cache.hits) == (ref.bytes, 1)
 
 
+def test_what_is_here_is_told_from_what_is_not(location: Path, directory: Path) -> None:
+    cache = FileCache(location, directory, PLENTY)
+    refs = [put(location, number) for number in range(3)]
+    assert cache.here(refs) == set()
+    cache.add(refs[0])
+    cache.fetch(refs[2])
+    assert cache.here(refs) == {refs[0].name, refs[2].name}
+    assert cache.here([replace(refs[0], crc=0)]) == set()
+
+
 def test_there_is_nothing_to_fetch_of_a_file_that_is_too_large(tmp_path: Path) -> None:
     ref = put(tmp_path / "checkpoint", 1)
     assert FileCache(tmp_path / "checkpoint", tmp_path / "cache", ref.bytes - 1).has(ref)

@@ -34,6 +34,7 @@ from godwit.runtime.replicas import (
     write_progress,
 )
 from godwit.runtime.work import CacheSpec
+from godwit.state.cache import TOUCH_SECONDS
 from godwit.state.table import FileRef
 
 LOCK: Final = "keeper.lock"  # held by the keeper of this cache
@@ -93,6 +94,7 @@ class Keeper:
         self._failed: dict[str, float] = {}  # when files could not be fetched
         self._told: Progress | None = None
         self._told_at = 0.0
+        self._touched = -TOUCH_SECONDS
         self._done = False
 
     @property
@@ -157,10 +159,6 @@ class Keeper:
             here = self._tell(manifest.epoch, needs, wanted)
         return here >= wanted.keys()
 
-    def _here(self, refs: Mapping[str, FileRef]) -> set[str]:
-        """Those of the files that are in the cache; they count as used."""
-        return {name for name, ref in refs.items() if self._files.has(ref)}
-
     def _fetch(self, ref: FileRef) -> bool:
         try:
             self._files.fetch(ref)
@@ -170,7 +168,12 @@ class Keeper:
 
     def _tell(self, epoch: int, needs: Needs, wanted: Mapping[str, FileRef]) -> set[str]:
         """Report what is here now, if that is not what was reported last; returns its names."""
-        here = self._here(wanted) | self._here(needs.own)  # what is used last is evicted last
+        files = [*wanted.values(), *needs.own.values()]
+        here = self._files.here(files)
+        if time.monotonic() > self._touched + TOUCH_SECONDS:
+            for ref in files:  # own files last: they are evicted last
+                self._files.has(ref)
+            self._touched = time.monotonic()
         progress = Progress(
             executor=self._spec.executor,
             pid=os.getpid(),
@@ -204,7 +207,8 @@ class Keeper:
     def _holds(self, whole: Whole, share: Share) -> bool:
         """Is a replica of an earlier epoch still there, and of the segments that are wanted now?"""
         files = whole.share.files
-        return whole.share.segments == share.segments and len(self._here(files)) == len(files)
+        here = self._files.here(files.values())
+        return whole.share.segments == share.segments and here == files.keys()
 
 
 def _place_alike(one: Intent | None, other: Intent | None) -> bool:

@@ -13,9 +13,10 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +79,15 @@ class FileCache:
         """Is there nothing to fetch? Either the file is here, or it is too large to be."""
         return ref.bytes > self._limit or _touch(self._local(ref))
 
+    def here(self, refs: Iterable[FileRef]) -> set[str]:
+        """The names of those files that are in the directory now; none counts as used."""
+        try:
+            found = set(os.listdir(self._directory))
+        except OSError:
+            return set()
+        location = str(self._location)
+        return {ref.name for ref in refs if _local_name(location, ref.name, ref.crc) in found}
+
     def fetch(self, ref: FileRef) -> None:
         """Copy a file here that is not; raises DamagedFileError if the original is damaged."""
         self.fetched_bytes += ref.bytes
@@ -106,9 +116,8 @@ class FileCache:
         return file
 
     def _local(self, ref: FileRef) -> str:
-        """The path of the local copy: a name of its own for each content of each checkpoint."""
-        origin = hashlib.blake2b(f"{self._location}/{ref.name}".encode(), digest_size=16)
-        return f"{self._directory}/{origin.hexdigest()}-{ref.crc:08x}{SUFFIX}"
+        """The path of the local copy."""
+        return f"{self._directory}/{_local_name(str(self._location), ref.name, ref.crc)}"
 
     def _open_original(self, ref: FileRef, spec: TableSpec) -> StateFile:
         with self._timed():
@@ -238,6 +247,13 @@ class _Opened:
 
 _opened: Final = _Opened()
 _usages: Final[dict[str, _Usage]] = {}
+
+
+@lru_cache(maxsize=1 << 14)
+def _local_name(location: str, name: str, crc: int) -> str:
+    """A name of its own for each content of each checkpoint."""
+    origin = hashlib.blake2b(f"{location}/{name}".encode(), digest_size=16)
+    return f"{origin.hexdigest()}-{crc:08x}{SUFFIX}"
 
 
 def _open_local(local: str, ref: FileRef, spec: TableSpec) -> StateFile | None:
