@@ -105,6 +105,7 @@ class Placing:
     handovers: tuple[Handover, ...] = ()  # open ones, at most one a worker
     past: tuple[Handover, ...] = ()
     drained: frozenset[str] = field(default_factory=frozenset)
+    settling: bool = False  # executors or workers came or went, and workers may not be even
     _last: int = 0  # the id of the last handover
 
     def ask(self, worker: int, target: str) -> Self:
@@ -117,7 +118,7 @@ class Placing:
             raise RefusedError(f"worker {worker} is on executor {target} already")
         if target in self.drained:
             raise RefusedError(f"executor {target} is drained: it gets no workers")
-        return self._superseded(worker)._opened(worker, target)
+        return replace(self._superseded(worker), settling=False)._opened(worker, target)
 
     def drain(self, executor: str) -> Self:
         """Let an executor have neither workers nor replicas, as soon as others have them."""
@@ -138,7 +139,10 @@ class Placing:
         if len(drained) == len(seen.executors):
             drained = frozenset()
         homes = self._survivors(seen)
-        placing = replace(self, drained=drained)._advanced(seen, homes)
+        known = self.placement
+        same = known and (len(known.slots), {*known.executors}) == (seen.workers, {*seen.executors})
+        settling = self.settling or not same
+        placing = replace(self, drained=drained, settling=settling)._advanced(seen, homes)
         for worker in range(seen.workers):
             if worker not in homes:
                 homes[worker] = placing._refuge(seen, worker, homes)
@@ -217,25 +221,26 @@ class Placing:
         return max(sorted(seen.executors), key=merit)
 
     def _relieved(self, seen: Seen, homes: Sequence[str]) -> Self:
-        """Open the handovers that nobody asks for: from drained executors, and to new ones."""
+        """Open the handovers that nobody asks for: from drained executors, and, after executors or
+        workers came or went, from those that have more than their share of workers."""
         placing = self
-        known = self.placement.executors if self.placement else tuple(seen.executors)
         able = [executor for executor in seen.executors if executor not in self.drained]
-        new = [executor for executor in able if executor not in known]
         share = -(-seen.workers // len(able))
         goals = dict(enumerate(homes)) | {h.worker: h.target for h in self.handovers}
         for worker in goals.keys() - {handover.worker for handover in self.handovers}:
             home, count = homes[worker], Counter(goals.values())
-            if home not in self.drained and count[home] <= share:
+            if home in self.drained:
+                targets = able
+            elif self.settling and count[home] > share:
+                targets = [one for one in able if count[one] < share]
+            else:
                 continue
-            targets = able if home in self.drained else [one for one in new if count[one] < share]
             if targets:
                 goals[worker] = min(
-                    targets,
-                    key=lambda one: (count[one], not seen.is_fresh(one, worker), one),
+                    targets, key=lambda one: (count[one], not seen.is_fresh(one, worker), one)
                 )
                 placing = placing._opened(worker, goals[worker], automatic=True)
-        return placing
+        return replace(placing, settling=any(h.automatic for h in placing.handovers))
 
     def _replicas(self, seen: Seen, homes: Sequence[str]) -> list[tuple[str, ...]]:
         """Copies for all, where handovers lead to, and where they were until the new ones are

@@ -11,18 +11,17 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from godwit.model.placement import Placement
 from godwit.runtime.executor import executor_id
 from godwit.runtime.work import CacheSpec
+from godwit.spark.executors import Executors
 from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
@@ -68,23 +67,18 @@ class Pinning:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._hosts: dict[str, str] = {}  # of all executors that were seen
+        self._executors = Executors(context)
         self._slots: Slots | None = None
 
     def executors(self) -> dict[str, str]:
-        """The executors that live, with their hosts; none where workers cannot be pinned."""
+        """The executors that are ready, with their hosts; none where workers cannot be pinned."""
         if not self._is_possible:
             return {}
-        executors = live(self._context)
-        for executor in executors - self._hosts.keys():
-            with suppress(Py4JJavaError):  # it is so new that it is not yet listed, or gone
-                listed = self._context._jsc.sc().statusStore().executorSummary(executor)
-                self._hosts[executor] = listed.hostPort().rpartition(":")[0]
-        return {executor: self._hosts[executor] for executor in executors & self._hosts.keys()}
+        return self._executors.ready()
 
     def slots(self, spark: SparkSession, placement: Placement | None, workers: int) -> Slots | None:
-        """Those of the first `workers` of a placement; None where there is nothing to choose."""
-        if placement is None or len(placement.executors) < 2:
+        """Those of the first `workers` of a placement; None where they are not pinned."""
+        if placement is None:
             self.close()
             return None
         known = self._slots
@@ -139,11 +133,6 @@ def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:
             chosen[worker] = next(iter(free))
             del free[chosen[worker]]
     return [chosen[worker] for worker in range(len(homes))]
-
-
-def live(context: SparkContext) -> frozenset[str]:
-    """The executors that there are now, by Spark's id of them."""
-    return frozenset(filter(None, context._jsc.sc().getExecutorIds().mkString(",").split(",")))
 
 
 def _anchored(spark: SparkSession, placement: Placement) -> Slots:

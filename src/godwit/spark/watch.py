@@ -8,7 +8,7 @@ from typing import Final, Self
 from pyspark import SparkContext
 
 from godwit.model.placement import Placement
-from godwit.spark.slots import live
+from godwit.spark.executors import live
 
 PERIOD: Final = 0.1  # seconds
 

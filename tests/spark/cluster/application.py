@@ -41,17 +41,20 @@ def main(home: Path, java: str) -> None:
     assert there.wait() == "done"
     query.await_epoch((query.epoch or 0) + 2)
     assert query.migrate(2, strategy="paced").wait() == "done"
+    while query.placement is None or len(set(query.placement.homes)) < 2:
+        assert query.await_epoch((query.epoch or 0) + 1, timeout=120)
+    query.await_epoch((query.epoch or 0) + 2)
     query.stop()
 
 
-def start(spark: SparkSession, home: Path, workers: int = 2) -> gw.Query:
+def start(spark: SparkSession, home: Path, workers: int = 2, replicas: int = 0) -> gw.Query:
     source = spark.readStream.format("rate-micro-batch")
     rows = source.options(rowsPerBatch=ROWS, numPartitions=2).load()
     return (
         gw.stream(rows.selectExpr(f"value % {KEYS} AS k"))
         .aggregate("counts", key="k", n=gw.count())
         .to(gw.files(home / "output"))
-        .start(home / "checkpoint", workers=workers, bins=BINS, retention=1000)
+        .start(home / "checkpoint", workers=workers, bins=BINS, replicas=replicas, retention=1000)
     )
 
 

@@ -47,15 +47,15 @@ class Story:
         self.events.append(event | {"after": self.query.epoch})
 
     def settled(self) -> Placement:
-        """Wait until three executors have a worker each, and every worker a replica that is up to
-        date."""
+        """Wait until there are three executors, no handover is open, and every worker has a replica
+        that is up to date."""
         epoch = self.query.epoch or 0
         while True:
             epoch = max(epoch + 1, self.query.epoch or 0)
             assert self.query.await_epoch(epoch, 120), "the query does not go on"
             placement = self.query.placement
             held = self.query.replicas()
-            if placement and len(set(placement.homes)) == WORKERS and self.query.handovers == ():
+            if placement and len(placement.executors) == WORKERS and not self.query.handovers:
                 newest = [
                     held.get(executor, {}).get(worker)
                     for worker, (executor, *_) in enumerate(placement.replicas)
@@ -77,13 +77,13 @@ def main(home: Path, java: str) -> None:
     options = {f"spark.{side}.extraJavaOptions": java for side in ("driver", "executor")}
     builder = SparkSession.builder.master(f"local-cluster[{WORKERS},1,1024]")
     spark = builder.config(map=CONF | MORE | options).getOrCreate()
-    query = start(spark, home, workers=WORKERS)
+    query = start(spark, home, workers=WORKERS, replicas=1)
     story = Story(spark, query)
     story.tell("nothing", lambda _: story.epochs(4))
     story.tell("handover", lambda placement: hand_over(story, placement))
     story.tell("a worker's executor", lambda placement: story.kill(placement.homes[0]))
     story.tell("twice in a row", lambda placement: twice(story, placement))
-    story.tell("worker and replica", lambda p: story.kill(p.homes[1], *p.replicas[1]))
+    story.tell("all executors", lambda placement: story.kill(*placement.executors))
     story.tell("during a migration", lambda placement: migrating(story, placement))
     story.tell("origin of a handover", lambda p: during_handover(story, p, p.homes[2]))
     story.tell("target of a handover", lambda p: during_handover(story, p, other(p)))

@@ -1,0 +1,60 @@
+"""The executors of an application: which there are, and which are ready to work."""
+
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from pyspark import SparkContext
+
+from godwit.runtime.executor import executor_id
+
+TASKS: Final = 2  # for each executor, so that one that is free gets some
+
+
+def live(context: SparkContext) -> frozenset[str]:
+    """The executors that there are now, by Spark's id of them."""
+    return frozenset(filter(None, context._jsc.sc().getExecutorIds().mkString(",").split(",")))
+
+
+class Executors:
+    """The executors that live and have run a task in Python, with their hosts.
+
+    The first task on an executor takes seconds: a process has to start and to import what it needs.
+    One that joins later is welcomed by a job in the background, so that no epoch waits for it.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._hosts: dict[str, str] = {}  # of all that have ever been welcomed
+        self._welcoming: threading.Thread | None = None
+
+    def ready(self) -> dict[str, str]:
+        """By Spark's id: the host. The first call waits for those that there are."""
+        if not self._hosts:
+            self._welcome()
+        living = live(self._context)
+        if living - self._hosts.keys() and not (self._welcoming and self._welcoming.is_alive()):
+            self._welcoming = threading.Thread(
+                target=self._welcome_later, name="godwit-welcome", daemon=True
+            )
+            self._welcoming.start()
+        return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
+
+    def _welcome_later(self) -> None:
+        with suppress(Exception):  # Spark may have ended; whoever is overlooked is asked again
+            self._welcome()
+
+    def _welcome(self) -> None:
+        """Run tasks until every executor has run one."""
+        while strangers := live(self._context) - self._hosts.keys():
+            tasks = TASKS * (len(self._hosts) + len(strangers))
+            job = self._context.parallelize(range(tasks), tasks).mapPartitions(_introduce)
+            self._hosts |= dict(job.collect())
+
+
+def _introduce(_: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    import godwit.spark.engine  # noqa: F401  # it takes a second, which later tasks save
+
+    yield executor_id(), socket.gethostname()

@@ -1,0 +1,69 @@
+"""Running an application of several executors to its end, and what it left."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pyspark
+
+from godwit.log.history import History
+from godwit.runtime.snapshot import Snapshot
+from godwit.runtime.verify import verify
+from tests.spark.cluster.application import KEYS, ROWS
+
+
+def run(module: str, home: Path, java: str) -> None:
+    """Run a module's `main` in a process of its own, with which its executors end."""
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(home / "executors"),
+    }
+    command = [sys.executable, "-m", module, str(home), java]
+    with (
+        (home / "printed").open("w") as printed,
+        subprocess.Popen(
+            command,
+            stdout=printed,
+            stderr=printed,
+            env=os.environ | environment,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            assert process.wait() == 0, (home / "printed").read_text()[-5000:]
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def check(home: Path) -> None:
+    """Nothing is lost and nothing counted twice, in state and in the sink."""
+    assert verify(home / "checkpoint").findings == []
+    state = Snapshot.open(home / "checkpoint", "counts")
+    counts = {row["k"]: row["n"] for rows in state.read() for row in rows.to_pylist()}
+    total = ROWS * (History(home / "checkpoint").epochs()[-1] + 1)
+    assert counts == Counter(value % KEYS for value in range(total))
+    delivered = Counter[int]()
+    for rows in map(pq.read_table, (home / "output").rglob("*.parquet")):
+        delivered.update(rows.column("k").to_pylist())
+    assert delivered == counts
+
+
+def places(home: Path, epoch: int) -> dict[int, str]:
+    """The executor of each worker."""
+    manifest = History(home / "checkpoint").manifest(epoch)
+    assert manifest is not None
+    return {receipt["worker"]: receipt["place"] for receipt in manifest.receipts["counts"]}
+
+
+def fetched(home: Path, epoch: int) -> int:
+    """The bytes that workers fetched from the checkpoint."""
+    manifest = History(home / "checkpoint").manifest(epoch)
+    assert manifest is not None
+    return sum(receipt["fetched"] for receipt in manifest.receipts["counts"])

@@ -1,0 +1,114 @@
+"""Three executors that are handed workers, killed, stopped and drained while the query goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from godwit.log.history import History
+from godwit.model.placement import Placement
+from godwit.protocol.placing import LAG
+from tests.spark.cluster.running import check, fetched, places, run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, java: str) -> Path:
+    home = tmp_path_factory.mktemp("failing")
+    run("tests.spark.cluster.failing", home, java)
+    return home
+
+
+class Event:
+    """Something that happened between two epochs: the first one that saw it, and where workers were
+    before."""
+
+    def __init__(self, home: Path, name: str) -> None:
+        events: list[dict[str, Any]] = json.loads((home / "events.json").read_text())
+        event = next(event for event in events if event["name"] == name)
+        self.home = home
+        self.epochs = range(event["before"] + 1, event["after"] + 1)
+        self.before = Placement.from_json(event["placement"])
+
+    def first_without(self, executor: str) -> int:
+        return next(e for e in self.epochs if executor not in places(self.home, e).values())
+
+
+def written(home: Path, epochs: range) -> int:
+    """The bytes that workers wrote to their state: deltas and merged files."""
+    manifests = [manifest for e in epochs if (manifest := History(home / "checkpoint").manifest(e))]
+    receipts = [receipt for manifest in manifests for receipt in manifest.receipts["counts"]]
+    return sum(receipt["bytes"] + receipt["merged_bytes"] for receipt in receipts)
+
+
+def test_whatever_is_killed_nothing_is_lost_and_nothing_counted_twice(home: Path) -> None:
+    check(home)
+
+
+def test_in_the_steady_state_nothing_is_fetched(home: Path) -> None:
+    event = Event(home, "nothing")
+    assert [fetched(home, epoch) for epoch in event.epochs] == [0] * len(event.epochs)
+    assert all(
+        tuple(places(home, epoch)[worker] for worker in range(3)) == event.before.homes
+        for epoch in event.epochs
+    )
+
+
+def test_a_handover_fetches_what_the_replica_lacks(home: Path) -> None:
+    event = Event(home, "handover")
+    target = event.before.replicas[0][0]
+    there = next(e for e in event.epochs if places(home, e)[0] == target)
+    back = next(e for e in event.epochs if e > there and places(home, e)[0] != target)
+    for epoch in (there, back):
+        assert fetched(home, epoch) <= written(home, range(epoch - LAG - 1, epoch))
+    others = [fetched(home, epoch) for epoch in event.epochs if epoch not in (there, back)]
+    assert not any(others)
+
+
+def test_a_worker_whose_executor_is_killed_flees_to_its_replica(home: Path) -> None:
+    event = Event(home, "a worker's executor")
+    lost, replica = event.before.homes[0], event.before.replicas[0][0]
+    epoch = event.first_without(lost)
+    assert places(home, epoch)[0] == replica
+    assert fetched(home, epoch) <= written(home, range(epoch - LAG - 2, epoch))
+
+
+def test_without_any_copy_the_checkpoint_serves(home: Path) -> None:
+    event = Event(home, "all executors")
+    epoch = event.first_without(event.before.homes[1])
+    assert not set(places(home, epoch).values()) & set(event.before.executors)
+    assert fetched(home, epoch) > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["twice in a row", "during a migration", "origin of a handover", "hung"]
+)
+def test_every_worker_goes_on_elsewhere(home: Path, name: str) -> None:
+    event = Event(home, name)
+    victim = event.before.homes[2 if name in ("twice in a row", "origin of a handover") else 0]
+    assert victim not in places(home, event.epochs[-1]).values()
+
+
+def test_a_handover_is_over_when_its_target_is_killed(home: Path) -> None:
+    event = Event(home, "target of a handover")
+    intent = History(home / "checkpoint").intent(event.epochs[-1])
+    assert intent is not None
+    assert intent.placement is not None
+    asked = [one["stage"] for one in intent.placement["handovers"] if not one["automatic"]]
+    assert len(asked) == 4
+    assert set(asked) <= {"done", "failed"}
+
+
+def test_a_drained_executor_has_neither_workers_nor_replicas(home: Path) -> None:
+    event = Event(home, "drained")
+    drained = event.before.homes[1]
+    epoch = event.first_without(drained)
+    assert fetched(home, epoch) <= written(home, range(epoch - LAG - 2, epoch))
+    for later in range(epoch, event.epochs[-1] + 1):
+        intent = History(home / "checkpoint").intent(later)
+        assert drained not in places(home, later).values()
+        assert intent is not None
+        assert intent.placement is not None
+        assert all(drained not in copies for copies in intent.placement["replicas"])
