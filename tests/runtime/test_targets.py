@@ -8,19 +8,26 @@ import pytest
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.log.history import History
 from godwit.model.routing import Routing
+from godwit.operators import Operator
 from godwit.planner import intervals_of
 from godwit.planner.chain import Chain
 from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem, Projected
 from godwit.runtime.targets import PLANNERS, Measured, Planner, target
-from tests.runtime.samples import simulate, words
+from godwit.state.file import read
+from godwit.state.timed import key_hashes
+from godwit.state.tree import Tree
+from tests.runtime.samples import COUNTS, simulate, words
+from tests.runtime.timed_workloads import at
+from tests.runtime.window_workloads import WINDOWS
 
 BINS = 64
 
 
 def measured(records: list[float] | None = None, bytes: float = 1.0) -> Measured:
-    return Measured(np.array(records or [1.0] * BINS), np.full(BINS, bytes))
+    got = np.array(records or [1.0] * BINS)
+    return Measured(got, got / 1000, np.ones(BINS), np.full(BINS, bytes))
 
 
 def loads(routing: Routing, what: Measured) -> list[float]:
@@ -39,10 +46,74 @@ def test_records_are_counted_by_bin_and_newer_ones_count_for_more(tmp_path: Path
     assert found.bytes.sum() > 0
 
 
+@pytest.mark.parametrize("bins", [16, 64, 256, 1024])
+@pytest.mark.parametrize("operator", [COUNTS, WINDOWS.operator], ids=["by hash", "by time"])
+def test_rows_and_bytes_are_those_of_every_bin(
+    tmp_path: Path, bins: int, operator: Operator
+) -> None:
+    """As counted row by row, in files of which merges have replaced parts."""
+    sim = simulate(tmp_path, operator, schema=operator.input, workers=3, bins=bins, retention=100)
+    rng = np.random.default_rng(bins)
+    for epoch in range(30):
+        starts = epoch + rng.integers(0, 300, 40)
+        rows = [
+            {"word": f"w{n}", "name": f"w{n}", "part": 1, "n": 1}
+            | {"at": at(n), "window_start": at(n), "window_end": at(n + 1000)}
+            for n in starts.tolist()
+        ]
+        sim.feed([{name: row[name] for name in operator.input.names} for row in rows])
+    found = Measured.of(History(tmp_path), operator.name, bins)
+    rows_there, bytes_there = np.zeros(bins), np.zeros(bins)
+    manifest = History(tmp_path).last()
+    assert manifest is not None
+    for spec in operator.tables:
+        tree = Tree.from_json(manifest.trees[operator.name][spec.name])
+        for segment, runs in enumerate(tree.segments):
+            for run in runs:
+                file = read(sim.driver.root / run.file, spec, tree.files[run.file])
+                hashes = key_hashes(spec, file.segment(segment))
+                counts = np.bincount(Routing.even(bins, 1).bins_at(hashes), minlength=bins)
+                ref = tree.files[run.file]
+                rows_there += counts
+                bytes_there += counts * ref.bytes / ref.rows
+    assert found.rows.tolist() == rows_there.tolist()
+    if bins > 64:
+        assert found.bytes == pytest.approx(bytes_there)
+    assert found.rows.any()
+
+
+def test_a_file_that_is_gone_meanwhile_is_no_obstacle(tmp_path: Path) -> None:
+    sim = simulate(tmp_path, bins=256)
+    sim.feed(words("a", "b", "c"))
+    before = Measured.of(History(tmp_path), "counts", 256)
+    next((tmp_path / "godwit" / "state").rglob("*.arrow")).unlink()
+    after = Measured.of(History(tmp_path), "counts", 256)
+    assert np.count_nonzero(before.rows) == 3
+    assert np.count_nonzero(after.rows) == 3 * 256 / 64
+    assert after.rows.sum() == 3
+
+
+def test_seconds_are_shared_out_by_records(tmp_path: Path) -> None:
+    sim = simulate(tmp_path, workers=2, bins=16)
+    sim.feed(words("a", "a", "a", "b"))
+    found = Measured.of(History(tmp_path), "counts", 16)
+    manifest = History(tmp_path).last()
+    assert manifest is not None
+    taken = [r["seconds"].get("process", 0.0) for r in manifest.receipts["counts"]]
+    owners = sim.driver.routing("counts").owners
+    assert np.bincount(owners, found.seconds, 2).tolist() == pytest.approx(taken)
+    for worker in range(2):
+        mine = owners == worker
+        assert found.seconds[mine] * found.records[mine].sum() == pytest.approx(
+            found.records[mine] * taken[worker]
+        )
+
+
 def test_a_query_without_records_is_balanced_by_state_or_bins() -> None:
-    idle = Measured(np.zeros(BINS), np.arange(BINS, dtype=float))
+    none = np.zeros(BINS)
+    idle = Measured(none, none, none, np.arange(BINS, dtype=float))
     assert idle.load is idle.bytes
-    assert Measured(np.zeros(BINS), np.zeros(BINS)).load.tolist() == [1.0] * BINS
+    assert Measured(none, none, none, none).load.tolist() == [1.0] * BINS
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +176,7 @@ def test_what_projected_costs_do_not_know_is_refused(projected: Projected) -> No
         target("markov", even.assign({0: 1, 63: 0}), measured(), projected=projected)
     with pytest.raises(ConfigError, match="for 1, 2, 3, 4, 7 nodes, not for 5"):
         target("markov", even, measured(), workers=5, projected=projected)
-    few = Measured(np.ones(16), np.ones(16))
+    few = Measured(*[np.ones(16)] * 4)
     with pytest.raises(ConfigError, match="projected for 64 tasks, not for 16"):
         target("markov", Routing.even(16, 2), few, projected=projected)
 

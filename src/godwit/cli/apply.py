@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
     tell_idle(shown, view.routing)
     if arguments.dry_run:
-        explain(view, shown, measured.load, overview.pace, fetch_rate(history, operator))
+        explain(view, shown, measured, overview.pace, fetch_rate(history, operator))
         return 0
 
     def request(decided: Intent) -> Migrate:

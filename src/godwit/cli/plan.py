@@ -13,12 +13,12 @@ from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.model.plan import Moves, Plan
-from godwit.model.routing import Routing
+from godwit.model.routing import Move, Routing
 from godwit.planner.projected import Projected
 from godwit.runtime.overview import OperatorView, Overview
 from godwit.runtime.sizes import Sizes, epochs_left, fetch_rate
 from godwit.runtime.targets import PLANNERS, Measured, Planner, target
-from godwit.strategies import AllAtOnce, Batched, Fluid, Strategy
+from godwit.strategies import AllAtOnce, Batched, Fluid, Strategy, steps
 
 MOVES = 20  # that are shown
 STEPS = 8  # of the batches that are told
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan.of(operator.name, operator.routing, goal)
     tell_idle(plan, operator.routing)
     if arguments.explain:
-        explain(operator, plan, measured.load, overview.pace, fetch_rate(history, operator.name))
+        explain(operator, plan, measured, overview.pace, fetch_rate(history, operator.name))
         if not arguments.out:
             return 0
     if arguments.out:
@@ -122,14 +122,15 @@ def tell_idle(plan: Plan, routing: Routing) -> None:
 
 
 def explain(
-    operator: OperatorView, plan: Plan, load: Sizes, pace: float | None, rate: float | None
+    operator: OperatorView, plan: Plan, measured: Measured, pace: float | None, rate: float | None
 ) -> None:
     """Which bins go where and why, what each worker then has, how long it takes: estimates.
 
     `pace` is the seconds from one epoch to the next, `rate` the bytes that a worker reads a second.
     """
     origin, goal = operator.routing, plan.target(operator.routing)
-    weights = [operator.sizes[moves.first : moves.last + 1].sum() for moves in plan.moves]
+    load, sizes = measured.load, measured.bytes
+    weights = [sizes[moves.first : moves.last + 1].sum() for moves in plan.moves]
     number = f"{origin.workers} -> {plan.workers}" if origin.workers != plan.workers else "the same"
     print(
         f"{operator.name}: {number} workers, {plan.bins:,} of {origin.bins:,} bins move, "
@@ -144,29 +145,41 @@ def explain(
     if len(plan.moves) > MOVES:
         print(f"... and {len(plan.moves) - MOVES:,} more: see the plan")
     print()
-    rows, most = [], 0.0
+    rows = []
     for worker in range(max(origin.workers, plan.workers)):
         before, after = (r.bins_of(worker) for r in (origin, goal))
-        gets = operator.sizes[np.setdiff1d(after, before)].sum()
-        most = max(most, gets)
-        state = operator.sizes[after].sum()
+        gets = sizes[np.setdiff1d(after, before)].sum()
+        state = sizes[after].sum()
         had, gains = (f"{share[worker]:.1f} %" if worker < len(share) else "-" for share in shares)
         rows.append([worker, len(before), len(after), had, gains, size(gets), size(state)])
     print_table(["worker", "bins", "then", "load", "then", "to read", "state"], rows)
     print()
+    if measured.seconds.any():
+        now, then = (np.bincount(r.owners, measured.seconds).max() for r in (origin, goal))
+        print(f"the busiest worker processes an epoch in {now:.2f} s, then in about {then:.2f} s")
     batch = -(-plan.bins // STEPS)
     batches = [Batched(batch)] if batch > 1 else []
     strategies: list[Strategy] = [AllAtOnce(), *batches, Fluid()]
     for strategy in strategies:
         epochs = epochs_left(strategy, origin, goal)
-        seconds = f", about {epochs * pace:.0f} s" if pace else ""
-        print(f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}{seconds}")
+        text = f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}"
+        text += f", about {epochs * pace:.0f} s" if pace else ""
+        if not isinstance(strategy, Fluid):
+            most = max(
+                (_most_read(step, sizes) for step in steps(strategy, origin, goal)), default=0
+            )
+            text += f"; a worker reads at most {size(most)} in one"
+            text += f", which makes it longer by about {most / rate:.1f} s" if rate else ""
+        print(text)
     if rate:
-        print(
-            f"the epoch of all-at-once is longer by about {most / rate:.1f} s: one worker reads "
-            f"{size(most)}, at the {size(rate)} a second that were measured"
-        )
+        print(f"({size(rate)} a second were measured)")
     print("paced: as many epochs as destinations need to fetch what they lack")
+
+
+def _most_read(step: list[Move], sizes: Sizes) -> float:
+    """What the worker that gets most in a step reads in it."""
+    bins, targets = [move.bin for move in step], [move.target for move in step]
+    return float(np.bincount(targets, sizes[bins]).max())
 
 
 def _bins(moves: Moves) -> str:

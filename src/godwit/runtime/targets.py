@@ -1,8 +1,8 @@
 """The target of a migration, planned from what the engine has measured."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from godwit.model.routing import Routing, check_workers
 from godwit.planner import hashed, intervals_of, scattered, single_step
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Projected
-from godwit.runtime.sizes import Sizes, bytes_by_bin
+from godwit.runtime.sizes import Sizes, counted_by_bin
 from godwit.state.tree import Tree
 
 Planner = Literal["even", "scattered", "single-step", "markov", "hash"]
@@ -26,32 +26,46 @@ EPOCHS: Final = 20  # that are looked at, if so many are retained
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """By bin: the records of an epoch, of which newer ones count for more, and bytes of state, as
-    far as they are known: neighbouring bins of a segment are taken to have as much."""
+    """By bin, in the newest epochs: the records and the seconds of an epoch, of which newer ones
+    count for more; and the rows and bytes of its stored state.
+
+    Seconds are those that workers took to process an epoch, shared out among their bins by records.
+    """
 
     records: Sizes
+    seconds: Sizes
+    rows: Sizes
     bytes: Sizes
 
     @classmethod
     def of(cls, history: History, operator: str, bins: int) -> "Measured":
         """As the newest published epochs tell."""
-        records, weights, size = np.zeros(bins), 0.0, np.zeros(bins)
+        loads, weights = np.zeros((2, bins)), 0.0  # records, seconds
+        newest: Mapping[str, Any] = {}
         for epoch in history.epochs()[-EPOCHS:]:
             manifest = history.manifest(epoch)
             if manifest is None or operator not in manifest.receipts:  # deleted meanwhile, or new
                 continue
-            trees = [Tree.from_json(tree) for tree in manifest.trees[operator].values()]
-            size = bytes_by_bin(trees, bins)
-            if epoch >= 0:  # before, state was loaded
-                records, weights = AGEING * records, AGEING * weights + 1
-                for receipt in manifest.receipts[operator]:
-                    if receipt["loads"]:
-                        records += Loads.from_text(receipt["loads"]).by_bin(bins)
-        return cls(records / max(weights, 1.0), size)
+            newest = manifest.trees[operator]
+            if epoch < 0:  # state was loaded
+                continue
+            loads, weights = AGEING * loads, AGEING * weights + 1
+            for receipt in manifest.receipts[operator]:
+                if receipt["loads"]:
+                    got = Loads.from_text(receipt["loads"]).by_bin(bins)
+                    each = receipt["seconds"]["process"] / max(got.sum(), 1.0)
+                    loads += [got, got * each]
+        rows, bytes = counted_by_bin(history.files.root, map(Tree.from_json, newest.values()), bins)
+        records, seconds = loads / max(weights, 1.0)
+        return cls(records, seconds, rows, bytes)
 
     @property
     def load(self) -> Sizes:
-        """What is to be balanced: records; where none have come, state; else bins."""
+        """What is to be balanced: records; where none have come, state; else bins.
+
+        Not seconds: a worker's are also those of its machine and of its neighbours there, which a
+        bin would not take along.
+        """
         for each in (self.records, self.bytes):
             if each.any():
                 return each

@@ -117,6 +117,14 @@ class Tree:
                 budget_rows -= sum(run.rows for run in runs[:chosen])
         return tuple(planned)
 
+    def segments_of_files(self) -> dict[str, list[int]]:
+        """By file, the segments that have rows of it, in ascending order."""
+        found: dict[str, list[int]] = {name: [] for name in self.files}
+        for segment, runs in enumerate(self.segments):
+            for run in runs:
+                found[run.file].append(segment)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """Files in a list, and for each segment the number of a file and its rows, run by run."""
         number = {name: i for i, name in enumerate(self.files)}
