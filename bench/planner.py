@@ -14,6 +14,7 @@ from bench.harness import Bench, say
 from bench.report import Report, show, spread, table
 from godwit.model.routing import Routing
 from godwit.planner import intervals_of, scattered, sequence, single_step, transfers
+from godwit.strategies.steps import in_turn
 
 TAU = 0.2
 SEED = 1
@@ -63,6 +64,8 @@ def _cases(bench: Bench) -> list[tuple[str, int, int, int, Plan]]:
         ("sequence", 16, 3, 4, _sequence),
         ("transfers", 4096, 16, 20, _transfers),
         ("transfers", many, 64, 80, _transfers),
+        ("batched", 4096, 16, 20, _batched),
+        ("batched", many, 64, 80, _batched),
     ]
 
 
@@ -94,3 +97,20 @@ def _transfers(routing: Routing, workers: int, load: Any, size: Any) -> Found:
     target = routing.spread(workers)
     found = transfers(routing.owners, target.owners, size, BANDWIDTH)
     return {"phases": len(found.phases), "seconds_to_bound": found.seconds / found.bound}
+
+
+def _batched(routing: Routing, workers: int, load: Any, size: Any) -> Found:
+    """Eight steps, each as long as the destination that reads most in it, beside the least that the
+    busiest destination needs; and the same with bins in the order of their numbers."""
+    target = routing.spread(workers)
+    bins = in_turn(routing, target)
+    bound = np.bincount(target.owners[bins], size[bins]).max()
+
+    def seconds(order: Any) -> float:
+        parts = np.array_split(order, 8)
+        return float(sum(np.bincount(target.owners[p], size[p]).max() for p in parts))
+
+    return {
+        "seconds_to_bound": seconds(bins) / bound,
+        "by_number_to_bound": seconds(np.sort(bins)) / bound,
+    }

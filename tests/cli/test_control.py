@@ -142,13 +142,17 @@ def test_migrations_are_planned_with_those_to_come_in_mind(
 def test_the_longest_epoch_is_told_if_reading_was_measured(
     query: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert query.command("plan", "--workers", "4", "--explain") == 0
-    assert "is longer by" not in capsys.readouterr().out
+    assert query.command("plan", "--workers", "8", "--explain") == 0
+    assert "longer by" not in capsys.readouterr().out
     monkeypatch.setattr(plan, "fetch_rate", lambda history, operator: 100.0)
-    assert query.command("plan", "--workers", "4", "--explain") == 0
+    assert query.command("plan", "--workers", "8", "--explain") == 0
     told = capsys.readouterr().out
-    (found,) = re.findall(r"longer by about (.+) s: one worker reads (\d+) B, at the 100 B", told)
-    assert float(found[0]) == pytest.approx(int(found[1]) / 100, abs=0.06)
+    found = re.findall(r"at most (\d+) B in one, which makes it longer by about (.+) s", told)
+    at_once, batch = (int(bytes) for bytes, _ in found)
+    assert batch <= at_once
+    for bytes, seconds in found:
+        assert float(seconds) == pytest.approx(int(bytes) / 100, abs=0.06)
+    assert "(100 B a second were measured)" in told
 
 
 def test_status_tells_load_event_time_and_backlog(

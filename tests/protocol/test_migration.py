@@ -28,7 +28,7 @@ def migration(**changes: object) -> Migration:
 def test_moving_takes_a_step_an_epoch_and_is_done_with_the_last() -> None:
     one, routing = migration().begin(5, ORIGIN, 101)
     assert (one.phase, one.stepped, one.ended) == (Phase.MOVING, 5, None)
-    assert routing.owners.tolist() == [0, 0, 1, 1, 2, 2, 1, 1]
+    assert routing.owners.tolist() == [0, 0, 1, 1, 2, 1, 3, 1]
     two, routing = one.begin(6, routing, 102)
     assert (two.phase, two.stepped, two.ended) == (Phase.DONE, 6, 6)
     assert routing == TARGET

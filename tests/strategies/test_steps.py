@@ -83,6 +83,32 @@ def test_steps_are_as_large_as_they_say() -> None:
     assert [len(step) for step in steps(matched(gap=2), target, turned)] == [4, 0, 0] * 3 + [4]
 
 
+@given(plan=PLANS, size=st.integers(1, 50))
+def test_every_step_of_a_batch_has_of_each_destination_its_share(
+    plan: tuple[Routing, Routing], size: int
+) -> None:
+    """None is ahead of another by more than a bin, and each takes its bins in their order."""
+    routing, target = plan
+    step = batched(size).step(routing, target, None).tolist()
+    to_get: dict[int, list[int]] = {}
+    for move in routing.moves_to(target):
+        to_get.setdefault(move.target, []).append(move.bin)
+    got = {worker: [bin for bin in step if bin in bins] for worker, bins in to_get.items()}
+    for worker, bins in to_get.items():
+        assert got[worker] == bins[: len(got[worker])]
+        for other, others in to_get.items():
+            ahead = (len(got[worker]) - 0.5) / len(bins)
+            assert ahead <= (len(got[other]) + 0.5) / len(others) + 1e-9
+
+
+def test_in_a_batch_destinations_read_at_the_same_time() -> None:
+    """In the order of their numbers, one after the other would: steps of 4, 4, 4 and 4 bins."""
+    routing = Routing.even(32, 2)
+    target = routing.spread(4)
+    for step in steps(batched(4), routing, target):
+        assert Counter(move.target for move in step) == {2: 2, 3: 2}
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 def test_names_are_parsed(strategy: Strategy) -> None:
     assert parse(str(strategy)) == strategy
