@@ -1,5 +1,7 @@
 """Costs projected by Spark's tasks are those of one process, also after a failure."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,10 +11,12 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from godwit.cli import main
 from godwit.planner.chain import Chain
 from godwit.planner.iteration import Progress, project
 from godwit.planner.projected import Problem, Projected
 from godwit.spark.projecting import OnSpark
+from tests.runtime.samples import simulate, words
 
 pytestmark = pytest.mark.spark
 
@@ -59,3 +63,34 @@ def test_what_a_failed_run_has_done_is_not_done_again(spark: SparkSession, tmp_p
     found = project(problem(), tmp_path, run=partial(run, -1))
     assert same(found, project(problem()))
     assert len(solved) == (max(solved) + 1) * found.sweeps
+
+
+def test_the_command_line_computes_on_spark_and_goes_on(tmp_path: Path) -> None:
+    """In a process of its own, which goes on with what one process has begun."""
+    sim = simulate(tmp_path / "checkpoint", bins=64)
+    sim.feed(words(*map(str, range(500))))
+    (tmp_path / "series.txt").write_text("3 4 5 3 4 3 5 4 3")
+    common = ["project", str(tmp_path / "checkpoint"), "--series", str(tmp_path / "series.txt")]
+    common += ["--partitionings", "600", "--tau", "0.3"]
+    assert main([*common, "--out", str(tmp_path / "here")]) == 0
+    alone = Projected.load(tmp_path / "here")
+    begun = tmp_path / "spark"
+    with pytest.raises(ArithmeticError):
+        project(
+            alone.problem, begun, run=lambda solve, blocks: map(partial(fails_at, 1, solve), blocks)
+        )
+    godwit = [sys.executable, "-c", "import sys; from godwit.cli import main; sys.exit(main())"]
+    given = [*godwit, *common, "--out", str(begun), "--spark", "local[2]"]
+    ended = subprocess.run(given, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    first, *sweeps, last = ended.stderr.splitlines()
+    assert first == f"{begun}: goes on with what was begun"
+    assert len(sweeps) == alone.sweeps
+    assert "partitionings of" in last
+    assert same(Projected.load(begun), alone)
+
+
+def test_what_is_no_master_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["project", "checkpoint", "--out", "costs", "--spark", "lokal"])
+    assert "'lokal' is no master of Spark" in capsys.readouterr().err

@@ -1,6 +1,9 @@
 """`godwit project CHECKPOINT --out DIR`: what migrations to come will cost."""
 
 import argparse
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.planner.chain import Chain
 from godwit.planner.coarse import merged
-from godwit.planner.iteration import Progress, project
+from godwit.planner.iteration import Progress, Run, here, project
 from godwit.planner.projected import Problem
 from godwit.runtime.overview import OperatorView, Overview
 from godwit.runtime.targets import Measured
@@ -20,12 +23,15 @@ EXAMPLES = """\
 examples:
   godwit project /data/checkpoints/counts --out costs
   godwit project /data/checkpoints/counts --series hourly.txt --tau 0.3 --out costs
+  godwit project /data/checkpoints/counts --partitionings 200000 --spark --out costs
   godwit plan /data/checkpoints/counts --workers 4 --planner markov --projected costs
 
 The series is the number of workers over time, hour by hour for example: numbers with space between
 them. Without one, the last migrations of the query tell how its number of workers changes. Adjacent
 bins are merged until there are few enough ways to share them out; more of them make better plans,
-and take longer: about three seconds for 10,000. What was interrupted goes on when asked for again.
+and take longer: about three seconds for 10,000 in one process. Many are for Spark: --spark uses all
+processors here, --spark MASTER those of a cluster, which has to see DIR under the same path. What
+was interrupted goes on when asked for again.
 """
 
 
@@ -49,10 +55,24 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--partitionings", type=int, default=20_000, help="at most so many; default: 20,000"
     )
+    parser.add_argument(
+        "--spark",
+        nargs="?",
+        const="local[*]",
+        type=master,
+        metavar="MASTER",
+        help="compute in Spark's tasks; default: local[*], without --spark in one process",
+    )
+
+
+def master(text: str) -> str:
+    if not re.fullmatch(r"local(-cluster)?(\[[\d*,]+\])?|yarn|(spark|k8s)://.+", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no master of Spark, such as local[*]")
+    return text
 
 
 def run(arguments: argparse.Namespace) -> int:
-    out: Path = arguments.out
+    out: Path = arguments.out.absolute()
     check_directory(out)
     if (out / "projected.json").exists():
         raise ConfigError(f"{out} holds projected costs already; use another directory")
@@ -61,13 +81,27 @@ def run(arguments: argparse.Namespace) -> int:
         problem = Problem.from_json(begun.read_text())
     else:
         problem = _problem(arguments)
-    found = project(problem, out, progress=_tell)
+    with _runner(arguments.spark) as runner:
+        found = project(problem, out, run=runner, progress=_tell)
     numbers = ", ".join(map(str, problem.chain.nodes))
     note(
         f"{out}: {found.count:,} partitionings of {problem.tasks:,} runs of bins, for {numbers} "
         "workers"
     )
     return 0
+
+
+@contextmanager
+def _runner(master: str | None) -> Iterator[Run]:
+    """What solves blocks: this process, or an application of Spark that ends with the context."""
+    if master is None:
+        yield here
+        return
+    from godwit.spark.projecting import OnSpark
+    from godwit.workloads.running import session
+
+    with session(master) as spark:
+        yield OnSpark(spark, max(16, 4 * spark.sparkContext.defaultParallelism))
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:
