@@ -1,9 +1,12 @@
 """Targets come from what was measured: the records of the last epochs, and the state of bins."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.log.history import History
@@ -134,6 +137,24 @@ def test_as_many_workers_as_wanted(planner: Planner, workers: int, projected: Pr
     used = np.bincount(after.owners)
     assert np.count_nonzero(used) == workers
     assert used.max() <= 1.1 * BINS / workers + 1
+
+
+@given(
+    before=st.permutations(range(5)),
+    workers=st.integers(1, 4),
+    size=st.lists(st.integers(0, 3), min_size=BINS, max_size=BINS),
+)
+def test_a_worker_that_stays_above_the_number_keeps_bins_that_another_number_would_move(
+    before: list[int], workers: int, size: list[int]
+) -> None:
+    """So workers are not numbered anew: there is none for whom that would be free."""
+    routing = Routing(np.array(before)[Routing.even(BINS, 5).owners], 5)
+    what = replace(measured(), bytes=np.array(size, float))
+    after = target("single-step", routing, what, workers=workers, tau=0.3)
+    used = np.unique(after.owners)
+    assert len(used) == workers
+    for worker in used[used >= workers]:
+        assert ((routing.owners == worker) & (after.owners == worker)).any()
 
 
 def test_a_hot_bin_is_left_alone_with_its_worker() -> None:

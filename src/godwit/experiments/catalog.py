@@ -29,7 +29,7 @@ _ALL: Final = (
     Experiment(tau, minutes=(0.1, 1.4)),
     Experiment(planning, minutes=(0.1, 0.1)),
     Experiment(projection, minutes=(0.1, 0.3)),
-    Experiment(tasks, minutes=(0.1, 0.2)),
+    Experiment(tasks, minutes=(0.1, 3)),
     Experiment(discount, minutes=(0.1, 0.4)),
 )
 EXPERIMENTS: Final = {one.name: one for one in _ALL}

@@ -122,10 +122,9 @@ def tau(lab: Lab) -> Findings:
     rows: dict[float, Mapping[str, float]] = {}
     for limit in lab.pick((0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6), (0.2, 0.3)):
         costs = month.projected(limit, GAMMA, most)
-        markov = EXACT if costs.problem.tasks == TASKS else MERGED
         rows[limit] = {
             "single step": month.moved(month.single_step(limit)),
-            markov: month.moved(month.markov(limit, costs)),
+            _markov(costs, TASKS): month.moved(month.markov(limit, costs)),
             "scattered": month.moved(month.scattered(limit)),
             **others,
         }
@@ -140,17 +139,25 @@ def tau(lab: Lab) -> Findings:
 
 def tasks(lab: Lab) -> Findings:
     """How much state does a migration move, by number of tasks?"""
-    seeds = lab.pick(20, 2)
+    seeds, most = lab.pick((20, 60_000), (2, 500))
     rows: dict[float, Mapping[str, float]] = {}
     for count in lab.pick((32, 64, 128, 256, 512), (32, 64)):
         month = Month.of(count, lab.pick(None, 30))
+        costs = month.projected(TAU, GAMMA, most)
         rows[count] = {
             "single step": month.moved(month.single_step(TAU)),
+            _markov(costs, count): month.moved(month.markov(TAU, costs)),
             "scattered": month.moved(month.scattered(TAU)),
             **month.others(seeds),
         }
-        lab.say(f"{count} tasks")
-    return _by("tasks", f"{ABOUT} tau {TAU}.", rows)
+        lab.say(
+            f"{count} tasks, projected for {costs.problem.tasks}: {costs.count:,} partitionings"
+        )
+    about = (
+        f"{ABOUT} tau {TAU}, gamma {GAMMA}. Projected costs are exact up to {most:,} partitionings; "
+        "above that tasks are merged, and only merged tasks move."
+    )
+    return _by("tasks", about, rows)
 
 
 def discount(lab: Lab) -> Findings:
@@ -171,6 +178,10 @@ def discount(lab: Lab) -> Findings:
         "optimal for a chain need not be for a series that follows the hours of the day."
     )
     return _by("gamma", about, rows)
+
+
+def _markov(costs: Projected, tasks: int) -> str:
+    return EXACT if costs.problem.tasks == tasks else MERGED
 
 
 def _intervals(owners: Owners) -> list[tuple[int, int]]:
