@@ -154,8 +154,8 @@ def tasks(lab: Lab) -> Findings:
             f"{count} tasks, projected for {costs.problem.tasks}: {costs.count:,} partitionings"
         )
     about = (
-        f"{ABOUT} tau {TAU}, gamma {GAMMA}. Projected costs are exact up to {most:,} partitionings; "
-        "above that tasks are merged, and only merged tasks move."
+        f"{ABOUT} tau {TAU}, gamma {GAMMA}. Projected costs are exact up to {most:,} "
+        "partitionings; above that tasks are merged, and only merged tasks move."
     )
     return _by("tasks", about, rows)
 

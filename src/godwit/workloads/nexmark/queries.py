@@ -249,7 +249,8 @@ def nbqx(events: DataFrame, window: Window, delay: Duration = "0 s") -> gw.Strea
     """Rhino's NBQX with one of its windows: auctions and the bids on them, window by window.
 
     The paper's are sessions with gaps of 30, 60, 90 and 120 minutes, and tumbling windows of 4
-    hours. State: all records of the open windows.
+    hours, all at once; operators of a query form a chain, so here they are five queries. State:
+    all records of the open windows.
     """
     rows = events.where("person IS NULL").selectExpr(
         "coalesce(auction.id, bid.auction) AS id", "time", "auction.seller", "bid.price"
