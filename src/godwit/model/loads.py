@@ -30,12 +30,14 @@ class Loads:
     records: Counts
 
     @classmethod
-    def of(cls, hashes: Hashes, bins: int) -> Self:
-        """The records of these hashes; `bins` is how many bins there are."""
+    def of(cls, hashes: Hashes, bins: int, records: Counts | None = None) -> Self:
+        """Of so many bins; each hash is that of one record, or of as many as `records` says."""
         bits = min(bins, FINEST).bit_length() - 1
         if not bits:
-            return cls(np.zeros(1, np.int64), np.array([len(hashes)]))
-        counts = np.bincount((hashes >> np.uint64(64 - bits)).view(np.int64))
+            total = len(hashes) if records is None else int(records.sum())
+            return cls(np.zeros(1, np.int64), np.array([total]))
+        places = (hashes >> np.uint64(64 - bits)).view(np.int64)
+        counts = np.bincount(places, records).astype(np.int64)  # exact up to 2^53
         touched = np.flatnonzero(counts)
         return cls(touched, counts[touched])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
-from godwit.operators import definition
-from godwit.operators.base import Changes, Hashes, TableView
+from godwit.operators import definition, early
+from godwit.operators.base import Changes, Early, Hashes, TableView
 from godwit.operators.bind import bind
 from godwit.operators.convert import elements
 from godwit.operators.folds import Batch, Fold, Timed
@@ -96,6 +96,28 @@ class Aggregate:
     @property
     def ordered(self) -> bool:
         return any(fold.ordered for fold in self.folds.values())
+
+    @cached_property
+    def early(self) -> Early | None:
+        found = list(zip(self.functions.items(), self.folds.values(), strict=True))
+        if not all(early.is_possible(function, fold, self.input) for (_, function), fold in found):
+            return None
+        functions = {
+            column: part
+            for (name, function), fold in found
+            for column, part in early.functions(name, function, fold).items()
+        }
+        time = None if self.delay is None else self.time
+        kept = [self.input.field(name) for name in dict.fromkeys([*self.key.names, time]) if name]
+        state = self.tables[0].value
+        partial = [field.with_name(early.partial_column(field.name)) for field in state]
+        folded = replace(
+            self,
+            folds={name: early.merging(name, fold) for name, fold in self.folds.items()},
+            input=pa.schema([*kept, *partial, (definition.RECORDS, pa.int64())]),
+            time=time,
+        )
+        return Early(functions, folded)
 
     def describe(self) -> dict[str, Any]:
         functions = {

@@ -1,11 +1,11 @@
 """An operator around another one."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pyarrow as pa
 
-from godwit.operators.base import Operator
+from godwit.operators.base import Early, Operator
 from godwit.state.table import TableSpec
 
 
@@ -54,6 +54,13 @@ class Around:
     @property
     def inputs(self) -> int:
         return self.of.inputs
+
+    @property
+    def early(self) -> Early | None:
+        inner = self.of.early
+        if inner is None:
+            return None
+        return replace(inner, operator=cast(Operator, replace(self, of=inner.operator)))
 
     def describe(self) -> dict[str, Any]:
         return self.of.describe()

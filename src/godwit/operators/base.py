@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.operators.functions import Function
 from godwit.state.table import TableSpec
 from godwit.state.timed import Span
 
@@ -51,6 +52,19 @@ class Changes:
     outputs: pa.Table | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Early:
+    """How records may be folded before they reach their worker; the outcome is the same.
+
+    A folded row stands for records of one key of which all are late or none is. It has the result
+    of each of `functions` by column, the greatest time, if the operator has a delay, and in
+    `_records` the number of its records. `operator` takes such rows instead of records.
+    """
+
+    functions: Mapping[str, Function]
+    operator: "Operator"
+
+
 @runtime_checkable
 class Operator(Protocol):
     """A deterministic function of (state, records), data-parallel by key. It must pickle.
@@ -92,6 +106,11 @@ class Operator(Protocol):
     @property
     def inputs(self) -> int:
         """With several inputs, the column `_input` of a record says which one it is from."""
+        ...
+
+    @property
+    def early(self) -> Early | None:
+        """How its records may be folded before; None: it has to see them all."""
         ...
 
     def describe(self) -> dict[str, Any]:

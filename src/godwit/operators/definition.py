@@ -16,6 +16,7 @@ from godwit.state.timed import OWN
 
 POSITION = "_pos"  # the sub-key of a list's table
 INPUT = "_input"  # the number of the input that a record is from
+RECORDS = "_records"  # how many records a folded row stands for
 
 _OWN = {POSITION, INPUT, *OWN}  # columns that Godwit adds
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

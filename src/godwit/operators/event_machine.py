@@ -4,7 +4,7 @@ notices that it has scheduled itself."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ class EventMachine:
     time that has passed comes in the same epoch.
     """
 
+    early: ClassVar[None] = None
     name: str
     key: pa.Schema
     input: pa.Schema

@@ -144,7 +144,7 @@ class Average:
     """A sum and a count, divided when asked for."""
 
     total: Reduce | WideSum
-    count: Count
+    count: Count | Reduce
     output: pa.DataType
 
     @property

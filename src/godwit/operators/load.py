@@ -37,6 +37,10 @@ class Load(Around):
     def delay(self) -> int | None:
         return None
 
+    @property
+    def early(self) -> None:
+        return None
+
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
     ) -> Changes:

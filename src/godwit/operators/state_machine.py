@@ -49,6 +49,7 @@ class StateMachine:
     time: str | None
     delay: int | None = None
     inputs: ClassVar[int] = 1
+    early: ClassVar[None] = None
 
     @classmethod
     def of(

@@ -28,6 +28,7 @@ from godwit.runtime.keeper import KeeperSpec
 from godwit.runtime.merging import Trees, grown, merges_by_worker, plan_merges
 from godwit.runtime.places import NOWHERE, Executors, Places, bytes_by_worker
 from godwit.runtime.receipt import Receipt
+from godwit.runtime.repeats import Repeats
 from godwit.runtime.work import Ahead, CacheSpec, Work
 from godwit.state.timed import Span, is_timed
 from godwit.state.tree import Tree
@@ -92,6 +93,7 @@ class Driver(Control):
         self._seconds: dict[str, deque[float]] = {  # of the slowest worker in the last epochs
             name: deque(maxlen=RECENT) for name in self.operators
         }
+        self._repeats = {name: Repeats() for name in self.operators}
         if self.wants_epoch:
             self.tick()
         self._garbage = Garbage(self.root, self._journal, retention)
@@ -171,9 +173,10 @@ class Driver(Control):
 
     def work(self, intent: Intent, operator: str) -> Work:
         """What the workers of `operator` have to do in this epoch."""
-        waits = any(is_timed(spec) for spec in self.operators[operator].tables)
+        it = self.operators[operator]
+        waits = any(is_timed(spec) for spec in it.tables)
         return Work(
-            operator=self.operators[operator],
+            operator=it,
             epoch=intent.epoch,
             root=str(self.root),
             trees=self._trees[operator],
@@ -184,6 +187,7 @@ class Driver(Control):
             span=Span(self.watermarks.get(operator), intent.watermarks.get(operator)),
             durable=self._durable,
             ahead=self._ahead(operator),
+            early=it.early if self._repeats[operator].are_many else None,
         )
 
     def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:
@@ -225,6 +229,7 @@ class Driver(Control):
             for name, group in receipts.items():
                 self._ready[name] = {receipt.worker: receipt.ready for receipt in group}
                 self._seconds[name].append(max(receipt.work_seconds for receipt in group))
+                self._repeats[name].add(sum(r.records for r in group), sum(r.rows for r in group))
             places = {r.worker: r.place for group in receipts.values() for r in group}
             self._places.published(manifest.epoch, places)
             self._changed.notify_all()

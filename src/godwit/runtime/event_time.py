@@ -19,7 +19,7 @@ from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.model.time import END, earlier
 from godwit.operators.base import Operator
-from godwit.operators.definition import INPUT
+from godwit.operators.definition import INPUT, RECORDS
 from godwit.state.keys import flat
 from godwit.state.timed import is_timed, moments
 from godwit.state.tree import Tree
@@ -41,7 +41,7 @@ def on_time(operator: Operator, records: pa.Table, watermark: int | None) -> OnT
     """Sort out the records before a watermark, and those without a time, which are late always."""
     if operator.delay is None or operator.time is None:
         return OnTime(records, 0, (None,) * operator.inputs)
-    total = records.num_rows
+    total = count(records)
     if records.column(operator.time).null_count:
         records = records.filter(pc.is_valid(records.column(operator.time)))
     clocks = _clocks(records, moments(records.column(operator.time)), operator.inputs)
@@ -50,7 +50,14 @@ def on_time(operator: Operator, records: pa.Table, watermark: int | None) -> OnT
         punctual = moments(records.column(column)) + after > watermark
         if not punctual.all():
             records = records.filter(pa.array(punctual))
-    return OnTime(records, total - records.num_rows, clocks)
+    return OnTime(records, total - count(records), clocks)
+
+
+def count(rows: pa.Table) -> int:
+    """How many records there are; a folded row stands for several."""
+    if RECORDS not in rows.column_names:
+        return int(rows.num_rows)
+    return int(flat(rows.column(RECORDS)).to_numpy().sum())
 
 
 def latest(clocks: Sequence[Clocks]) -> Clocks:

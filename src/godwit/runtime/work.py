@@ -22,15 +22,17 @@ import pyarrow.parquet as pq
 from godwit import faults
 from godwit.errors import ConfigError, GodwitError, OperatorError
 from godwit.model.hashing import Hashes, hash_rows
-from godwit.model.loads import Loads
+from godwit.model.loads import Counts, Loads
 from godwit.model.routing import Routing
-from godwit.operators.base import Changes, Operator
-from godwit.runtime.event_time import on_time
+from godwit.operators.base import Changes, Early, Operator
+from godwit.operators.definition import RECORDS
+from godwit.runtime.event_time import count, on_time
 from godwit.runtime.receipt import Receipt
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
 from godwit.state.file import Kind, WrittenFile
 from godwit.state.link import Link
+from godwit.state.keys import flat
 from godwit.state.merge import merge as merge_runs
 from godwit.state.run import Run, segments_of
 from godwit.state.table import HASH, FileRef, TableSpec
@@ -94,6 +96,7 @@ class Work:
     span: Span = NEVER  # the operator's watermarks of the epoch before and of this one
     durable: bool = True  # what is receipted outlives a loss of power
     ahead: Ahead | None = None
+    early: Early | None = None  # records come folded
 
     def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
         """Do the work of `worker` on its records, which may carry their key's hash in `_hash`."""
@@ -111,6 +114,7 @@ class Work:
 class _Attempt:
     def __init__(self, work: Work, worker: int) -> None:
         self.work = work
+        self.operator = work.early.operator if work.early else work.operator
         self.worker = worker
         self.root = Path(work.root)
         self.files = work.cache.open(self.root)
@@ -118,7 +122,7 @@ class _Attempt:
         self.seconds: dict[str, float] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Receipt:
-        operator, epoch = self.work.operator, self.work.epoch
+        operator, epoch = self.operator, self.work.epoch
         with self._timed("receive"):
             received = _records([batch for batch in batches if batch.num_rows], operator)
         punctual = on_time(operator, received, self.work.span.passed)
@@ -126,7 +130,7 @@ class _Attempt:
         if records.num_rows or operator.delay is not None:
             hashes = records.column(HASH).to_numpy().view(np.uint64)
             self._check_own(hashes)
-            loads = Loads.of(hashes, self.work.bins)
+            loads = Loads.of(hashes, self.work.bins, _counts(records))
             views = {spec.name: self._view(spec) for spec in operator.tables}
             with self._timed("process"):
                 changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
@@ -152,7 +156,7 @@ class _Attempt:
             ready = self._fetch(self.work.ahead) if self.work.ahead else []
         return Receipt(
             worker=self.worker,
-            records=received.num_rows,
+            records=count(received),
             loads=loads,
             late=punctual.late,
             clocks=punctual.clocks,
@@ -287,6 +291,11 @@ def _records(batches: list[pa.RecordBatch], operator: Operator) -> pa.Table:
     if HASH not in table.column_names:
         table = table.append_column(HASH, pa.array(hash_rows(table.select(operator.key.names))))
     return table
+
+
+def _counts(rows: pa.Table) -> Counts | None:
+    """How many records each row stands for; None: each is one."""
+    return flat(rows.column(RECORDS)).to_numpy() if RECORDS in rows.column_names else None
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -32,6 +32,7 @@ from godwit.runtime.work import Work
 from godwit.spark.backlog import behind
 from godwit.spark.control import split
 from godwit.spark.keepers import ensure
+from godwit.spark.fold import can_fold, fold
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Files, Sink
@@ -309,10 +310,17 @@ def run(
     On the way its tasks see that the keepers of their executors run.
     """
     operator = work.operator
+    rows = rows.select(*map(column, operator.input.names))
+    wanted = S_SETTINGS
+    if work.early is not None and can_fold(rows, operator):
+        rows = fold(rows, operator, work.early, work.span.passed)
+        wanted = wanted | {"spark.sql.shuffle.partitions": str(routing.workers)}
+    else:
+        work = replace(work, early=None)
     if slots is not None:  # who gets what is up to a join: see that it is right
         work = replace(work, routing=routing)
     routed = route(
-        rows.select(*map(column, operator.input.names)),
+        rows,
         operator.key.names,
         routing,
         slots,
@@ -322,7 +330,7 @@ def run(
         routed = ordered(routed, operator.key.names, operator.time)
     worker = Worker(work, slots.workers if slots else None, keeper)
     alone = str(rows.sparkSession.sparkContext.master).startswith("local[")
-    with settings(rows.sparkSession, S_SETTINGS | ({} if alone else CLUSTER_SETTINGS)):
+    with settings(rows.sparkSession, wanted | ({} if alone else CLUSTER_SETTINGS)):
         texts = routed.mapInArrow(worker, S_SCHEMA).collect()
     faults.reach("receipts", "before", work.epoch)
     return [Receipt.from_text(row.receipt) for row in texts]

@@ -1,5 +1,6 @@
 """What Spark's plan of a streaming DataFrame consists of."""
 
+import re
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -17,6 +18,18 @@ _STATEFUL = {
     "TransformWithState",
     "TransformWithStateInPySpark",
 }
+
+
+_SHUFFLING = re.compile(
+    r"^[\s:|+-]*(?:Aggregate|Deduplicate|Distinct|Except|GlobalLimit|Intersect|Join|"
+    r"RebalancePartitions|Repartition|Sort|Window)",
+    re.MULTILINE,
+)
+
+
+def may_shuffle(rows: DataFrame) -> bool:
+    """Is there a node of which Spark may make a shuffle?"""
+    return _SHUFFLING.search(rows._jdf.queryExecution().analyzed().toString()) is not None
 
 
 def stateful_node(rows: DataFrame) -> str | None:
