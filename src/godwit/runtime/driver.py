@@ -229,7 +229,10 @@ class Driver(Control):
             for name, group in receipts.items():
                 self._ready[name] = {receipt.worker: receipt.ready for receipt in group}
                 self._seconds[name].append(max(receipt.work_seconds for receipt in group))
-                self._repeats[name].add(sum(r.records for r in group), sum(r.rows for r in group))
+                table = self.operators[name].tables[0].name  # of aggregates: it has a row a key
+                self._repeats[name].add(
+                    sum(r.records for r in group), sum(r.changed(table) for r in group)
+                )
             places = {r.worker: r.place for group in receipts.values() for r in group}
             self._places.published(manifest.epoch, places)
             self._changed.notify_all()

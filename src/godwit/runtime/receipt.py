@@ -37,10 +37,9 @@ class Receipt:
         """What the epoch took in Python, without what was done ahead of need."""
         return sum(taken for part, taken in self.seconds.items() if part != "fetch")
 
-    @property
-    def rows(self) -> int:
-        """How many rows of state it changed."""
-        return sum(ref.rows for ref in _refs(self.deltas))
+    def changed(self, table: str) -> int:
+        """How many rows of a table it changed."""
+        return sum(file.ref.rows for file in self.deltas.get(table, ()))
 
     def to_text(self) -> str:
         return json.dumps(
@@ -89,7 +88,7 @@ class Receipt:
             "records": self.records,
             "loads": self.loads and self.loads.to_text(),
             "late": self.late,
-            "rows": self.rows,
+            "rows": sum(ref.rows for ref in _refs(self.deltas)),
             "bytes": sum(ref.bytes for ref in _refs(self.deltas)),
             "merged_rows": sum(ref.rows for ref in _refs(self.merged)),
             "merged_bytes": sum(ref.bytes for ref in _refs(self.merged)),

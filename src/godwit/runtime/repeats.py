@@ -4,7 +4,7 @@ from collections import deque
 from typing import Final
 
 _EPOCHS: Final = 5  # that are remembered
-_REPEATS: Final = 8  # records for each row that they change, from which on it pays
+_REPEATS: Final = 6  # records for each row that they change, from which on it pays
 _STAGE: Final = 50_000  # records that take as long as the additional stage
 
 
