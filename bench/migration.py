@@ -1,8 +1,9 @@
 """What does a migration cost the epochs that it runs in? By strategy and by the size of the state.
 
-Two executors with a worker each. A quarter of the state moves from the one to the other. The epochs
-of each turn are compared with those before the migration in the same turn. Each turn starts with a
-copy of the same checkpoint and with empty caches, which its first epochs fill.
+Two executors with a worker each, without replicas. A quarter of the state moves from the one to the
+other. Executors read the checkpoint at no more than 1 Gbit/s, as if it were behind a network. The
+epochs of each turn are compared with those before the migration in the same turn. Each turn starts
+with a copy of the same checkpoint and with empty caches, which its first epochs fill.
 
 Beside that, Spark's own way with the same state in its own store: to stop the query, to repartition
 its checkpoint from 2 to 4 and to start it again. Its records come at a steady rate. Its outage is
@@ -34,13 +35,14 @@ ROW_BYTES = 256
 ROWS = 20_000  # an epoch
 STEADY = 12  # epochs
 REPETITIONS = 7
-FEWER = 3  # for those of which no more is claimed than that they are in between
+FEWER = 2  # for those of which no more is claimed than that they are in between
 STRATEGIES = ("all-at-once", "fluid", "batched:8", "matched", "paced")
 CLAIMED = ("all-at-once", "paced")
 PAYLOAD = f"lpad({{}}, {ROW_BYTES - 40}, '.') AS payload"
 FILLING = 10  # epochs that fill Spark's store
 PERIOD = 5.0  # seconds: as often come the records of an epoch of Spark's
-OUTAGES = 3  # repetitions
+OUTAGES = 2  # repetitions
+RATE = 125e6  # bytes a second: 1 Gbit/s
 LONGEST = 600.0  # seconds
 CONF = {
     "spark.master": f"local-cluster[{WORKERS},1,2048]",
@@ -77,6 +79,7 @@ def run(bench: Bench) -> None:
             "steady_epochs": STEADY,
             "migrations": repetitions,
             "spark_seconds_between_epochs": PERIOD,
+            "fetch_rate": RATE,
         },
     )
     lines = []
@@ -173,7 +176,15 @@ def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
         gw.stream(bench.source(ROWS, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value")))
         .aggregate(OPERATOR, key="k", n=gw.count(), payload=gw.max("payload"))
         .to(gw.foreach_batch(lambda rows, epoch: sink.note(epoch)))
-        .start(checkpoint, workers=WORKERS, bins=BINS, initial=initial, retention=1000)
+        .start(
+            checkpoint,
+            workers=WORKERS,
+            bins=BINS,
+            initial=initial,
+            retention=1000,
+            replicas=0,
+            fetch_rate=RATE,
+        )
     )
     return sink, query
 

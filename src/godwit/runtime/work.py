@@ -31,8 +31,8 @@ from godwit.runtime.receipt import Receipt
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
 from godwit.state.file import Kind, WrittenFile
-from godwit.state.link import Link
 from godwit.state.keys import flat
+from godwit.state.link import Link
 from godwit.state.merge import merge as merge_runs
 from godwit.state.run import Run, segments_of
 from godwit.state.table import HASH, FileRef, TableSpec

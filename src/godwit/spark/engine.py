@@ -31,8 +31,8 @@ from godwit.runtime.report import EpochReport
 from godwit.runtime.work import Work
 from godwit.spark.backlog import behind
 from godwit.spark.control import split
-from godwit.spark.keepers import ensure
 from godwit.spark.fold import can_fold, fold
+from godwit.spark.keepers import ensure
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import Files, Sink
