@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,34 +20,12 @@ from godwit.model.routing import Routing
 from godwit.operators import Aggregate, StateMachine
 from godwit.planner.chain import Chain
 from godwit.planner.projected import Projected
-from godwit.runtime.driver import Driver
 from godwit.strategies import fluid
 from godwit.testing import Simulation
+from tests.cli.running import Running
 from tests.runtime.samples import content, drive, publish, simulate, words
 from tests.runtime.timed_workloads import at
 from tests.runtime.window_workloads import WINDOWS
-
-
-class Running:
-    """A query of which an epoch runs whenever somebody waits for it."""
-
-    def __init__(self, checkpoint: Path, driver: Driver) -> None:
-        self.checkpoint = checkpoint
-        self.driver = driver
-        self._pool = ThreadPoolExecutor(1)
-
-    def command(self, *arguments: str) -> int:
-        """Run a command, and epochs until it has ended."""
-        name, *rest = arguments
-        asked: Future[int] = self._pool.submit(main, [name, str(self.checkpoint), *rest])
-        ticks = self.checkpoint / "godwit" / "ticks"
-        while not asked.done():
-            waiting = [path for path in ticks.iterdir() if path.name[0] != "."]
-            if waiting or self.driver.wants_epoch:
-                for tick in waiting:
-                    tick.unlink()
-                publish(self.driver, (self.driver.committed or 0) + 1)
-        return asked.result()
 
 
 def run_query(checkpoint: Path, bins: int) -> Running:
@@ -204,7 +181,7 @@ def test_plan_and_apply(query: Running, tmp_path: Path, capsys: pytest.CaptureFi
     assert "another routing of operator 'counts'" in capsys.readouterr().err
     assert content(tmp_path / "godwit") == before
     assert query.command("history", "--json") == 0
-    (past,) = json.loads(capsys.readouterr().out)
+    (past,) = json.loads(capsys.readouterr().out)["migrations"]
     assert (past["workers"], past["bins"], past["outcome"]) == ([2, 4], 8, "done")
 
 
@@ -225,7 +202,7 @@ def test_apply_with_a_deadline_and_in_place_of_another(
     assert json.loads(first)["answer"] == "accepted"
     assert json.loads(last)["migration"]["outcome"] == "rolled back"
     assert moving.command("history", "--json") == 0
-    outcomes = [past["outcome"] for past in json.loads(capsys.readouterr().out)]
+    outcomes = [past["outcome"] for past in json.loads(capsys.readouterr().out)["migrations"]]
     assert sorted(outcomes) == ["rolled back", "superseded"]
 
 
@@ -350,6 +327,8 @@ BAD = {
     "option": (["apply", "{}", "--wrokers", "2"], "--wrokers 2; see godwit apply --help"),
     "timeout": (["apply", "{}", "--workers", "2", "--on-timeout", "x"], "invalid choice: 'x'"),
     "no checkpoint": (["status", "{}/other"], "there is no Godwit checkpoint here"),
+    "worker": (["handover", "{}", "one", "1"], "argument WORKER: invalid int value: 'one'"),
+    "executor": (["drain", "{}"], "required: EXECUTOR; see godwit drain --help"),
     "state": (["state", "{}", "counts"], "give --key"),
     "key columns": (["state", "{}", "counts", "--key", "a", "--key", "b"], "the key has 1 columns"),
     "format": (["state", "{}", "counts", "--export", "x.xls"], "ends in .parquet, .csv, .jsonl"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from godwit.errors import RefusedError
-from godwit.model.requests import Abort, Migrate, Request, Schedule, Updates
+from godwit.model.requests import Abort, Migrate, OfOperator, Schedule, Updates
 from godwit.model.routing import Routing, Update
 from godwit.protocol.course import HORIZON, PAST, Course
 from godwit.protocol.migration import Phase
@@ -51,7 +51,7 @@ def test_a_schedule_from_begin_to_end() -> None:
         assert (course.routing.owners[0], course.is_open) == (1, open)
 
 
-REFUSED: dict[str, tuple[Course, Request, str]] = {
+REFUSED: dict[str, tuple[Course, OfOperator, str]] = {
     "an update of an epoch that has begun": (IDLE, schedule(4), "epoch 4 has begun"),
     "an update far ahead": (IDLE, schedule(5 + HORIZON), "too far ahead; the latest epoch"),
     "no update": (IDLE, schedule(), "holds no update"),

@@ -1,10 +1,12 @@
 """The numbers of an epoch, for a log line, a listener and Prometheus."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from godwit.model.placement import Held, Placement
 from godwit.model.routing import Routing
 from godwit.runtime.prometheus import PrometheusFile
-from godwit.runtime.report import EpochReport
+from godwit.runtime.report import EpochReport, ReplicaReport
 from godwit.strategies import batched
 from tests.runtime.samples import simulate, words
 
@@ -49,6 +51,31 @@ def test_a_file_for_prometheus(tmp_path: Path) -> None:
     } <= set(lines)
     assert any(line.startswith('godwit_worker_seconds{operator="counts",part="') for line in lines)
     assert [path.name for path in tmp_path.glob("*.prom")] == ["godwit.prom"]
+
+
+def test_replicas_in_numbers(tmp_path: Path) -> None:
+    """Worker 0 has two copies, one of them two epochs behind; of that of worker 1 nothing is known,
+    and what is known of others does not matter."""
+    placement = Placement.of(1, ["a", "b", "c"], ["a", "b"], [["b", "c"], ["c"]])
+    held = {"b": {0: Held(7)}, "c": {0: Held(5, 300)}, "a": {1: Held(7)}}
+    replicas = ReplicaReport.all(7, placement, held)
+    assert replicas == [
+        ReplicaReport(0, "b", 0, 0),
+        ReplicaReport(0, "c", 2, 300),
+        ReplicaReport(1, "c", 8, None),
+    ]
+    one = replace(report(tmp_path / "checkpoint"), places={0: "a", 1: "b"}, replicas=replicas)
+    PrometheusFile(tmp_path / "godwit.prom")(one)
+    lines = (tmp_path / "godwit.prom").read_text().splitlines()
+    assert [line for line in lines if "executor=" in line] == [
+        'godwit_worker_executor{worker="0",executor="a"} 1',
+        'godwit_worker_executor{worker="1",executor="b"} 1',
+        'godwit_replica_lag{worker="0",executor="b"} 0',
+        'godwit_replica_lag{worker="0",executor="c"} 2',
+        'godwit_replica_lag{worker="1",executor="c"} 8',
+        'godwit_replica_lacking_bytes{worker="0",executor="b"} 0',
+        'godwit_replica_lacking_bytes{worker="0",executor="c"} 300',
+    ]
 
 
 def test_prometheus_tells_queries_apart(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import NoReturn
 from godwit.cli import (
     abort,
     apply,
+    drain,
     experiment,
+    handover,
     history,
     plan,
     project,
@@ -21,7 +23,21 @@ from godwit.cli import (
 )
 from godwit.errors import GodwitError
 
-COMMANDS = (status, plan, project, apply, watch, abort, history, state, verify, run, experiment)
+COMMANDS = (
+    status,
+    plan,
+    project,
+    apply,
+    watch,
+    abort,
+    handover,
+    drain,
+    history,
+    state,
+    verify,
+    run,
+    experiment,
+)
 INTERRUPTED = 130  # as a shell tells of SIGINT
 UNREAD = 141  # as a shell tells of SIGPIPE
 

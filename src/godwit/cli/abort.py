@@ -54,10 +54,11 @@ def _open(checkpoint: Path, operator: OperatorView) -> int | None:
     history = History.inspect(checkpoint)
     _, intent = newest(history)
     for request in history.control.requests(after=intent.control):
-        if request.operator != operator.name:
+        if not isinstance(request, Migrate | Abort) or request.operator != operator.name:
             continue
-        if isinstance(request, Migrate) and (open is None or request.supersede):
+        if isinstance(request, Abort):
+            if request.migration == open and not request.rollback:
+                open = None
+        elif open is None or request.supersede:
             open = request.id
-        elif isinstance(request, Abort) and request.migration == open and not request.rollback:
-            open = None
     return open

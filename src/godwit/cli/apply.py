@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     answer = ask(path, request, json=arguments.json)
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(path, operator, answer.id, json=arguments.json)
+        return watch.follow(path, watch.migration_of(operator, answer.id), json=arguments.json)
     return answer.code
 
 

@@ -10,7 +10,9 @@ from godwit.cli.output import note, print_line
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import tick
-from godwit.model.requests import Abort, Migrate
+from godwit.model.requests import Abort, Drain, HandOver, Migrate
+
+Asked = Migrate | Abort | HandOver | Drain
 
 ANSWER_SECONDS = 20.0
 LONGEST_SECONDS = 120.0  # where epochs are long
@@ -40,7 +42,7 @@ class Answer:
             note(f"request {self.id} {verb}{reason}")
 
 
-def ask(checkpoint: Path, make: Callable[[Intent], Migrate | Abort], *, json: bool) -> Answer:
+def ask(checkpoint: Path, make: Callable[[Intent], Asked], *, json: bool) -> Answer:
     """Make a request of what is decided now, and wait for some epochs for the answer.
 
     A driver that is known to have ended is not waited for. Without `json` it is told that we wait.

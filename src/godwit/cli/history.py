@@ -1,19 +1,21 @@
-"""`godwit history CHECKPOINT`: the migrations of a query."""
+"""`godwit history CHECKPOINT`: the migrations and handovers of a query."""
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json, print_json, print_table
 from godwit.log.files import Location
-from godwit.runtime.overview import Overview
+from godwit.protocol.placing import Handover
+from godwit.runtime.overview import MigrationView, Overview
 
 EXAMPLES = """\
 examples:
   godwit history /data/checkpoints/counts
-  godwit history /data/checkpoints/counts --json | jq '.[-1].outcome'
+  godwit history /data/checkpoints/counts --json | jq '.migrations[-1].outcome'
 """
 
 
@@ -22,8 +24,9 @@ def add_to(commands: Any) -> None:
         commands,
         "history",
         run,
-        help="the migrations of a query, the newest last",
-        description="List the open migrations and those that ended last.",
+        help="the migrations and handovers of a query, the newest last",
+        description="List the open migrations and handovers, and those that ended last. Handovers "
+        "are those of the driver that runs now: executors end with it.",
         examples=EXAMPLES,
     )
     add_json(parser)
@@ -39,24 +42,47 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     migrations.sort(key=lambda migration: migration.id)
     if arguments.json:
-        print_json([asdict(migration) for migration in migrations])
-    elif not migrations:
-        print("no migrations yet")
+        handovers = [asdict(handover) for handover in overview.handovers]
+        print_json({"migrations": [asdict(one) for one in migrations], "handovers": handovers})
+        return 0
+    if migrations:
+        _print_migrations(migrations)
     else:
-        print_table(
-            ["id", "operator", "accepted", "workers", "bins", "strategy", "outcome", "epoch"],
-            [
-                [
-                    m.id,
-                    m.operator,
-                    time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(m.accepted)),
-                    f"{m.workers[0]} -> {m.workers[1]}",
-                    m.bins,
-                    m.strategy,
-                    m.outcome,
-                    m.epoch,
-                ]
-                for m in migrations
-            ],
-        )
+        print("no migrations yet")
+    if overview.handovers:
+        print()
+        _print_handovers(overview.handovers)
     return 0
+
+
+def _print_migrations(migrations: Sequence[MigrationView]) -> None:
+    print_table(
+        ["id", "operator", "accepted", "workers", "bins", "strategy", "outcome", "epoch"],
+        [
+            [
+                m.id,
+                m.operator,
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(m.accepted)),
+                f"{m.workers[0]} -> {m.workers[1]}",
+                m.bins,
+                m.strategy,
+                m.outcome,
+                m.epoch,
+            ]
+            for m in migrations
+        ],
+    )
+
+
+def _print_handovers(handovers: Sequence[Handover]) -> None:
+    print_table(
+        ["handover", "worker", "to executor", "asked for", "outcome", "epoch", "reason"],
+        [
+            [h.id, h.worker, h.target, _said(not h.automatic), str(h.stage), h.epoch, h.reason]
+            for h in handovers
+        ],
+    )
+
+
+def _said(fact: bool) -> str:
+    return "yes" if fact else "no"

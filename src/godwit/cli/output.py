@@ -49,6 +49,14 @@ def size(bytes: float) -> str:
     raise AssertionError
 
 
+def number(count: int, noun: str) -> str:
+    """
+    >>> number(1, "worker"), number(1_000, "worker")
+    ('1 worker', '1,000 workers')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def check_directory(path: Path) -> None:
     """Refuse a path at which no directory can be."""
     for one in (path, *path.parents):

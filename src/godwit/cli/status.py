@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, print_json, print_table, size
+from godwit.cli.output import add_json, number, print_json, print_table, size
 from godwit.log.files import Location
 from godwit.model.time import show
-from godwit.runtime.overview import MigrationView, OperatorView, Overview, ReplicaView
+from godwit.runtime.overview import ExecutorView, MigrationView, OperatorView, Overview, ReplicaView
 
 EXAMPLES = """\
 examples:
@@ -40,6 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"epoch {overview.epoch}" + _in_flight(overview) + _backlog(overview))
     gone = ": not running" if driver.gone else ""
     print(f"driver {driver.number}: process {driver.pid} on {driver.host} since {since}{gone}")
+    if overview.executors:
+        print(f"executors: {', '.join(map(_executor, overview.executors))}")
+    for handover in overview.handovers:
+        if handover.is_open:
+            print(handover)
     for operator in overview.operators.values():
         _print_operator(operator, overview.epoch)
     return 0
@@ -72,6 +77,15 @@ def progress(migration: MigrationView) -> str:
         if migration.seconds_left is not None:
             text += f" in about {migration.seconds_left:.0f} s"
     return text
+
+
+def _executor(view: ExecutorView) -> str:
+    """
+    >>> _executor(ExecutorView("1", workers=1, replicas=2, drained=False))
+    '1 (1 worker, 2 replicas)'
+    """
+    parts = [number(view.workers, "worker"), number(view.replicas, "replica")]
+    return f"{view.executor} ({', '.join([*parts, 'drained'] if view.drained else parts)})"
 
 
 def _in_flight(overview: Overview) -> str:

@@ -2,7 +2,8 @@
 
 import argparse
 import time
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from godwit.cli.command import add_command
 from godwit.cli.output import note, print_line
 from godwit.cli.status import progress
 from godwit.log.files import Location
-from godwit.runtime.overview import MigrationView, Overview
+from godwit.runtime.overview import Overview
 
 LOOK_SECONDS = 0.2
 SILENCE_SECONDS = 30.0
@@ -45,25 +46,41 @@ def run(arguments: argparse.Namespace) -> int:
     if not known:
         note(f"operator '{operator.name}' has no migration")
         return 1
-    return follow(path, operator.name, arguments.id or known[-1].id, json=arguments.json)
+    id = arguments.id or known[-1].id
+    return follow(path, migration_of(operator.name, id), json=arguments.json)
 
 
-def follow(checkpoint: Path, operator: str, id: int, *, json: bool = False) -> int:
-    """Print what changes until the migration has ended and its last epoch is published."""
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What there is to tell of something that goes on; again, when what is `notable` changes.
+
+    With an exit `code` it has ended.
+    """
+
+    notable: object
+    text: str
+    data: dict[str, Any]
+    code: int | None = None
+
+
+def follow(checkpoint: Path, look: Callable[[Overview], Sight | str], *, json: bool) -> int:
+    """Print what changes until what one looks at has ended; a text says why it is not to be seen.
+
+    Returns the exit code.
+    """
     shown, epoch, since = None, None, time.monotonic()
     while True:
         overview = Overview.of(checkpoint)
-        migration = _find(overview, operator, id)
-        if migration is None:
-            note(f"migration {id} of operator '{operator}' is not known (any more)")
+        sight = look(overview)
+        if isinstance(sight, str):
+            note(sight)
             return 1
-        if migration.epoch is not None and overview.epoch >= migration.epoch:
-            text = f"migration {id} is {migration.outcome}"
-            _print(overview.epoch, migration, text, json=json)
-            return 0 if migration.outcome == "done" else 1
-        if (now := (migration.arrived, migration.outcome)) != shown:
-            shown = now
-            _print(overview.begun, migration, progress(migration), json=json)
+        if sight.code is not None:
+            _print(overview.epoch, sight, json=json)
+            return sight.code
+        if sight.notable != shown:
+            shown = sight.notable
+            _print(overview.begun, sight, json=json)
         if overview.begun != epoch:
             epoch, since = overview.begun, time.monotonic()
         elif time.monotonic() - since > SILENCE_SECONDS:
@@ -72,15 +89,27 @@ def follow(checkpoint: Path, operator: str, id: int, *, json: bool = False) -> i
         time.sleep(LOOK_SECONDS)
 
 
-def _print(epoch: int, migration: MigrationView, text: str, *, json: bool) -> None:
+def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
+    """Looks at a migration, which has ended when its last epoch is published."""
+
+    def look(overview: Overview) -> Sight | str:
+        view = overview.operators[operator]
+        known = [*view.past, *([view.migration] if view.migration else [])]
+        migration = next((one for one in known if one.id == id), None)
+        if migration is None:
+            return f"migration {id} of operator '{operator}' is not known (any more)"
+        notable = (migration.arrived, migration.outcome)
+        data = {"migration": asdict(migration)}
+        if migration.epoch is None or overview.epoch < migration.epoch:
+            return Sight(notable, progress(migration), data)
+        code = 0 if migration.outcome == "done" else 1
+        return Sight(notable, f"migration {id} is {migration.outcome}", data, code)
+
+    return look
+
+
+def _print(epoch: int, sight: Sight, *, json: bool) -> None:
     if json:
-        print_line({"epoch": epoch, "migration": asdict(migration)})
+        print_line({"epoch": epoch} | sight.data)
     else:
-        print(f"epoch {epoch}: {text}", flush=True)
-
-
-def _find(overview: Overview, operator: str, id: int) -> MigrationView | None:
-    view = overview.operators[operator]
-    if view.migration and view.migration.id == id:
-        return view.migration
-    return next((ended for ended in view.past if ended.id == id), None)
+        print(f"epoch {epoch}: {sight.text}", flush=True)

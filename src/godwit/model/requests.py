@@ -214,6 +214,50 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """Let `worker` run on another executor; executors are those of the driver's `generation`."""
+
+    id: int
+    generation: int
+    worker: int
+    executor: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "handover",
+            "id": self.id,
+            "generation": self.generation,
+            "worker": self.worker,
+            "executor": self.executor,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Let an executor of the driver's `generation` have neither workers nor replicas."""
+
+    id: int
+    generation: int
+    executor: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "drain",
+            "id": self.id,
+            "generation": self.generation,
+            "executor": self.executor,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
 class Wish:
     """Updates that came as data under one id: each is an epoch (None: the next), bin and worker."""
 
@@ -223,7 +267,9 @@ class Wish:
     workers: int | None = None
 
 
-Request = Schedule | Migrate | Abort | Finish
+OfOperator = Schedule | Migrate | Abort | Finish
+OfPlacement = HandOver | Drain
+Request = OfOperator | OfPlacement
 
 
 def request_from_json(data: dict[str, Any]) -> Request:
@@ -233,6 +279,8 @@ def request_from_json(data: dict[str, Any]) -> Request:
         "migrate": Migrate,
         "abort": Abort,
         "finish": Finish,
+        "handover": HandOver,
+        "drain": Drain,
     }
     return kinds[data["kind"]].from_json({k: v for k, v in data.items() if k != "kind"})
 

@@ -12,7 +12,7 @@ from typing import Self, get_args
 import numpy as np
 
 from godwit.errors import ConfigError, RefusedError
-from godwit.model.requests import Abort, Finish, Migrate, OnTimeout, Request, Schedule
+from godwit.model.requests import Abort, Finish, Migrate, OfOperator, OnTimeout, Schedule
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
 from godwit.strategies import Paced
@@ -55,7 +55,7 @@ class Course:
             return {}
         return sought(self.routing, self.migration.goal)
 
-    def take(self, request: Request) -> Self:
+    def take(self, request: OfOperator) -> Self:
         """With a request taken in; raises RefusedError, and then nothing has changed."""
         match request:
             case Schedule():

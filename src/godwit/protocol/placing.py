@@ -44,6 +44,16 @@ class Handover:
     automatic: bool = False  # nobody asked for it
     reason: str = ""  # why it failed
 
+    @property
+    def is_open(self) -> bool:
+        return self.stage not in (Stage.DONE, Stage.FAILED)
+
+    def published(self, epoch: int, places: Mapping[int, str]) -> Self:
+        """After an epoch is published in which workers ran at `places`."""
+        switched = self.stage is Stage.SWITCHED and self.epoch is not None and self.epoch <= epoch
+        arrived = switched and places.get(self.worker) == self.target
+        return replace(self, stage=Stage.DONE) if arrived else self
+
     def failed(self, reason: str) -> Self:
         return replace(self, stage=Stage.FAILED, reason=reason)
 
@@ -61,6 +71,10 @@ class Handover:
             "automatic": self.automatic,
             "reason": self.reason,
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**{**data, "stage": Stage(data["stage"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +168,8 @@ class Placing:
         """An epoch is published, in which workers ran at `places`."""
         placing = self
         for handover in self.handovers:
-            switched = handover.epoch is not None and handover.epoch <= epoch
-            if switched and places.get(handover.worker) == handover.target:
-                placing = placing._closed(replace(handover, stage=Stage.DONE))
+            if not (now := handover.published(epoch, places)).is_open:
+                placing = placing._closed(now)
         return placing
 
     def to_json(self) -> dict[str, Any] | None:

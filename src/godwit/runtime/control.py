@@ -12,8 +12,8 @@ from godwit.model.requests import (
     Abort,
     Finish,
     Migrate,
+    OfOperator,
     OnTimeout,
-    Request,
     Schedule,
     Updates,
     Wish,
@@ -26,6 +26,7 @@ from godwit.protocol.placing import Handover
 from godwit.runtime.courses import Courses
 from godwit.runtime.merging import Trees
 from godwit.runtime.places import Places
+from godwit.runtime.report import ReplicaReport
 from godwit.runtime.sizes import Sizes, bytes_by_bin
 from godwit.strategies import Paced, Strategy
 
@@ -172,6 +173,13 @@ class Control:
         """What executors say of the replicas that they keep."""
         return self._places.progress()
 
+    def replica_reports(self) -> list[ReplicaReport]:
+        """How far the replicas are, as of the newest published epoch."""
+        placement, last = self.placement, self._last
+        if placement is None or last is None:
+            return []
+        return ReplicaReport.all(last.epoch, placement, self.replicas())
+
     def let_end(self) -> None:
         """Run no more epochs for requests alone: what is open goes on at the next start."""
         self._timed()
@@ -249,7 +257,7 @@ class Control:
         """Before the first epoch there is nothing to publish."""
         return epoch <= INITIAL or (self._last is not None and self._last.epoch >= epoch)
 
-    def _ask(self, operator: str, make: Callable[[Course], Request]) -> Request:
+    def _ask(self, operator: str, make: Callable[[Course], OfOperator]) -> OfOperator:
         with self._changed:
             request = self._courses.ask(operator, make)
             self._changed.notify_all()

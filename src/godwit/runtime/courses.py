@@ -9,11 +9,12 @@ from godwit.errors import ConfigError, DamagedFileError, RefusedError
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import request_name, undone_name
-from godwit.model.requests import Migrate, Request, Schedule
+from godwit.model.requests import Drain, HandOver, Migrate, OfOperator, Schedule
 from godwit.model.routing import Routing
 from godwit.model.time import END
 from godwit.protocol.course import Course
 from godwit.protocol.migration import Ended, Migration
+from godwit.runtime.places import Places
 from godwit.strategies.steps import Ready
 
 log = logging.getLogger("godwit")
@@ -26,11 +27,15 @@ class Courses:
     """The courses of a query's operators, and the requests that were taken into them.
 
     `routings` gives the first routing of each operator, or the one that a start asks for. Requests
-    are taken in by the order of their ids, wherever they come from.
+    are taken in by the order of their ids, wherever they come from; those that are about executors
+    go to `places`.
     """
 
-    def __init__(self, journal: Journal, routings: Mapping[str, Routing], begun: int) -> None:
+    def __init__(
+        self, journal: Journal, routings: Mapping[str, Routing], begun: int, places: Places
+    ) -> None:
         self._journal = journal
+        self._places = places
         self.dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
         self._taken = intent.control if intent else 0
@@ -65,7 +70,10 @@ class Courses:
             if isinstance(request, Schedule) and request.source is not None:
                 self._sources[_origin(request)] = None
             try:
-                self._change(self[request.operator].take(request))
+                if isinstance(request, HandOver | Drain):
+                    self._places.take(request)
+                else:
+                    self._change(self[request.operator].take(request))
             except (RefusedError, ConfigError) as error:
                 self._refused[str(request.id)] = str(error)
                 log.warning("request %d was refused: %s", request.id, error)
@@ -73,7 +81,7 @@ class Courses:
                     self._put_aside(request)
         self._remember()
 
-    def ask(self, operator: str, make: Callable[[Course], Request]) -> Request:
+    def ask(self, operator: str, make: Callable[[Course], OfOperator]) -> OfOperator:
         """Take in the request that `make` makes, durably; or raise RefusedError.
 
         It is made and judged with all that was asked before it taken in.

@@ -27,7 +27,7 @@ from godwit.runtime.garbage import Garbage
 from godwit.runtime.keeper import KeeperSpec
 from godwit.runtime.merging import Trees, grown, merges_by_worker, plan_merges
 from godwit.runtime.places import NOWHERE, Executors, Places, bytes_by_worker
-from godwit.runtime.receipt import Receipt
+from godwit.runtime.receipt import Receipt, places
 from godwit.runtime.repeats import Repeats
 from godwit.runtime.work import Ahead, CacheSpec, Work
 from godwit.state.timed import Span, is_timed
@@ -80,11 +80,12 @@ class Driver(Control):
         begun = journal.intent(self._begun)
         self._given = begun.given if begun and workers is None else workers
         routings = _first_routings(named, begun, workers, bins, default_workers)
+        placed = Places(self.root, journal.generation, replicas)
         super().__init__(
             named,
             journal,
-            Courses(journal, routings, self._begun),
-            Places(self.root, journal.generation, replicas),
+            Courses(journal, routings, self._begun, placed),
+            placed,
             last,
             _load_trees(named, last),
         )
@@ -233,8 +234,7 @@ class Driver(Control):
                 self._repeats[name].add(
                     sum(r.records for r in group), sum(r.changed(table) for r in group)
                 )
-            places = {r.worker: r.place for group in receipts.values() for r in group}
-            self._places.published(manifest.epoch, places)
+            self._places.published(manifest.epoch, places(manifest))
             self._changed.notify_all()
         self._garbage.collect(manifest)
         return manifest

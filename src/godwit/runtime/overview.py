@@ -1,6 +1,7 @@
 """What a query is doing, told from its checkpoint alone: for people, scripts and dashboards."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from godwit.model.placement import Placement, Replicas
 from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
+from godwit.protocol.placing import Handover
+from godwit.runtime.receipt import places
 from godwit.runtime.replicas import read_progress
 from godwit.runtime.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.state.tree import Tree
@@ -94,10 +97,24 @@ class OperatorView:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorView:
+    """An executor of the newest decided epoch, and how many workers and replicas are placed there.
+
+    One that is `drained` gets none, and gives those away that it has.
+    """
+
+    executor: str
+    workers: int
+    replicas: int
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """A query: `epoch` is the newest published one, `begun` the newest decided one.
 
-    `backlog` is how many offsets the latter leaves to read, if the sources tell.
+    `backlog` is how many offsets the latter leaves to read, if the sources tell. Where workers are
+    pinned, there are `executors`, and `handovers`, in the order in which they were asked for.
     """
 
     checkpoint: str
@@ -107,6 +124,8 @@ class Overview:
     pace: float | None  # seconds from one epoch to the next
     driver: Generation
     operators: Mapping[str, OperatorView]
+    executors: tuple[ExecutorView, ...] = ()
+    handovers: tuple[Handover, ...] = ()
 
     @classmethod
     def of(cls, checkpoint: Path) -> "Overview":
@@ -123,6 +142,8 @@ class Overview:
             operators={
                 name: _operator(history, name, manifest, intent) for name in manifest.operators
             },
+            executors=_executors(intent),
+            handovers=_handovers(manifest, intent),
         )
 
     def operator(self, name: str | None) -> OperatorView:
@@ -146,6 +167,30 @@ def newest(history: History) -> tuple[Manifest, Intent]:
             raise ConfigError(f"{history.root} holds no committed epoch yet")
         if (intent := history.intent(begun)) is not None:
             return manifest, intent
+
+
+def _executors(intent: Intent) -> tuple[ExecutorView, ...]:
+    if intent.placement is None:
+        return ()
+    placement = Placement.from_json(intent.placement)
+    copies = Counter(executor for replicas in placement.replicas for executor in replicas)
+    return tuple(
+        ExecutorView(
+            executor,
+            placement.homes.count(executor),
+            copies[executor],
+            executor in intent.placement["drained"],
+        )
+        for executor in placement.executors
+    )
+
+
+def _handovers(manifest: Manifest, intent: Intent) -> tuple[Handover, ...]:
+    """As they are after the newest published epoch; the next intent will say so, too."""
+    entries = intent.placement["handovers"] if intent.placement else ()
+    ran, handovers = places(manifest), map(Handover.from_json, entries)
+    now = [handover.published(manifest.epoch, ran) for handover in handovers]
+    return tuple(sorted(now, key=lambda handover: handover.id))
 
 
 def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -> OperatorView:

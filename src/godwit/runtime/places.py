@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from godwit.errors import RefusedError
 from godwit.model.placement import Placement, Replicas
+from godwit.model.requests import HandOver, OfPlacement
 from godwit.model.routing import Routing
 from godwit.protocol.placing import Handover, Placing, Seen
 from godwit.runtime.merging import Trees
@@ -53,6 +55,18 @@ class Places:
 
     def published(self, epoch: int, places: Mapping[int, str]) -> None:
         self._become(self.placing.published(epoch, places))
+
+    def take(self, request: OfPlacement) -> None:
+        """Accept the request of another process, or raise RefusedError."""
+        if request.generation != self._generation:
+            raise RefusedError(
+                f"it was made for the executors of driver {request.generation}, whose application "
+                f"has ended; look which ones driver {self._generation} has, and ask again"
+            )
+        if isinstance(request, HandOver):
+            self.ask(request.worker, request.executor)
+        else:
+            self.drain(request.executor)
 
     def ask(self, worker: int, executor: str) -> Handover:
         """Accept a handover, or raise RefusedError."""

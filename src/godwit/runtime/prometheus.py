@@ -85,6 +85,25 @@ class PrometheusFile:
                 if operator.watermark is not None
             ],
         )
+        yield from self._metric(
+            "worker_executor",
+            "gauge",
+            "1 for the executor that a worker ran on in the newest epoch",
+            [({"worker": str(w), "executor": e}, 1) for w, e in report.places.items() if e],
+        )
+        replicas = [({"worker": str(r.worker), "executor": r.executor}, r) for r in report.replicas]
+        yield from self._metric(
+            "replica_lag",
+            "gauge",
+            "Epochs that a replica is behind; all, if nothing is known of it",
+            [(labels, replica.lag) for labels, replica in replicas],
+        )
+        yield from self._metric(
+            "replica_lacking_bytes",
+            "gauge",
+            "Bytes that a replica has to fetch",
+            [(labels, r.lacking) for labels, r in replicas if r.lacking is not None],
+        )
         for column, help in _OPERATOR_COUNTERS.items():
             totals = [({"operator": name}, self._totals[column, name]) for name, _ in operators]
             yield from self._metric(f"{column}_total", "counter", help, totals)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.errors import GodwitError
+from godwit.log.manifest import Manifest
 from godwit.model.loads import Loads
 from godwit.state.file import WrittenFile
 from godwit.state.table import FileRef
@@ -98,6 +99,11 @@ class Receipt:
             "seconds": self.seconds,
             "place": self.place,
         }
+
+
+def places(manifest: Manifest) -> dict[int, str]:
+    """The executor that each worker ran on in an epoch."""
+    return {r["worker"]: r["place"] for group in manifest.receipts.values() for r in group}
 
 
 def _refs(files: Mapping[str, Sequence[WrittenFile]]) -> Iterator[FileRef]:

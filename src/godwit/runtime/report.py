@@ -1,7 +1,7 @@
 """An epoch in numbers: what a log line, a listener and a dashboard tell of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -9,9 +9,11 @@ import numpy.typing as npt
 
 from godwit.log.manifest import Manifest
 from godwit.model.loads import Loads
+from godwit.model.placement import Placement, Replicas
 from godwit.model.routing import Routing
 from godwit.model.time import show
 from godwit.protocol.course import Course
+from godwit.runtime.receipt import places
 from godwit.strategies.steps import left
 
 
@@ -99,11 +101,37 @@ def _records(receipts: Sequence[Mapping[str, Any]], bins: npt.NDArray[np.bool_])
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaReport:
+    """A copy of a worker's state, `lag` epochs behind and with `lacking` bytes to fetch.
+
+    One of which nothing is known lags by all epochs, and what it lacks is not known.
+    """
+
+    worker: int
+    executor: str
+    lag: int
+    lacking: int | None
+
+    @classmethod
+    def all(cls, epoch: int, placement: Placement, held: Replicas) -> list[Self]:
+        """Those of a placement, at the end of an epoch, by what executors say they have."""
+        reports = []
+        for worker, executors in enumerate(placement.replicas):
+            for executor in executors:
+                known = held.get(executor, {}).get(worker)
+                newest = -1 if known is None or known.epoch is None else known.epoch
+                lacking = known.lacking if known else None
+                reports.append(cls(worker, executor, max(epoch - newest, 0), lacking))
+        return reports
+
+
+@dataclass(frozen=True, slots=True)
 class EpochReport:
     """One epoch from its begin to its delivery; `parts` of `seconds` are by name.
 
     `backlog` is how many offsets it leaves to read, of those that were there when the epoch before
-    was planned, if the sources tell: records of Kafka, for example.
+    was planned, if the sources tell: records of Kafka, for example. `places` has the executor that
+    each worker ran on, `replicas` is where copies of their state are to be, and how far these are.
     """
 
     epoch: int
@@ -111,6 +139,8 @@ class EpochReport:
     parts: Mapping[str, float]
     operators: Mapping[str, OperatorReport]
     backlog: int | None = None
+    places: Mapping[int, str] = field(default_factory=dict)
+    replicas: Sequence[ReplicaReport] = ()
 
     @classmethod
     def of(
@@ -121,12 +151,21 @@ class EpochReport:
         watermarks: Mapping[str, int],
         parts: Mapping[str, float],
         backlog: int | None = None,
+        replicas: Sequence[ReplicaReport] = (),
     ) -> Self:
         operators = {
             name: OperatorReport.of(receipts, before.get(name), courses[name], watermarks.get(name))
             for name, receipts in manifest.receipts.items()
         }
-        return cls(manifest.epoch, sum(parts.values()), dict(parts), operators, backlog)
+        return cls(
+            manifest.epoch,
+            sum(parts.values()),
+            dict(parts),
+            operators,
+            backlog,
+            places(manifest),
+            tuple(replicas),
+        )
 
     @property
     def records(self) -> int:

@@ -182,7 +182,10 @@ class Engine:
         clock.lap("deliver")
         courses = {name: self.driver.course(name) for name in self.driver.operators}
         watermarks = self.driver.watermarks
-        report = EpochReport.of(decided, before, courses, watermarks, clock.parts, backlog)
+        replicas = self.driver.replica_reports()
+        report = EpochReport.of(
+            decided, before, courses, watermarks, clock.parts, backlog, replicas
+        )
         self._tell(report)
         self.ticker.go_on(report.records)
 

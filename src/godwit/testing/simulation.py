@@ -72,9 +72,8 @@ class Simulation:
         self._committed = -1
         self._chance = Random(0)
         self.sink: dict[int, list[Row]] = {}
-        self.executors: dict[
-            str, str
-        ] = {}  # with hosts; wherever workers are placed, they run here
+        # With their hosts. Workers are placed on them, though all run in this process.
+        self.executors: dict[str, str] = {}
         self.driver = self._open(workers, bins)
 
     def _open(self, workers: int | None, bins: int | None) -> Driver:
@@ -187,7 +186,12 @@ class Simulation:
             if work.operator.ordered:
                 mine = mine.sort_by(_total_order(work.operator, batch.column_names))
             alone = replace(work, cache=self._cache(worker))
-            yield Receipt.from_text(alone.run(worker, mine.to_batches()).to_text())
+            receipt = replace(alone.run(worker, mine.to_batches()), place=self._place(worker))
+            yield Receipt.from_text(receipt.to_text())
+
+    def _place(self, worker: int) -> str:
+        placement = self.driver.placement
+        return placement.homes[worker] if placement else ""
 
     def _cache(self, worker: int) -> CacheSpec:
         """Each worker is an executor of its own."""

@@ -1,0 +1,150 @@
+"""Commands about executors, on a query that runs elsewhere: here a simulation on three of them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from godwit.cli import main
+from godwit.model.placement import Held
+from godwit.runtime.replicas import Progress, write_progress
+from godwit.testing import Simulation
+from tests.cli.running import Running
+from tests.runtime.samples import simulate, words
+
+EXECUTORS = {"0": "one", "1": "two", "2": "three"}
+
+
+class Placed(Running):
+    """The words' counts, by 3 workers on 3 executors."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.sim = simulate(checkpoint, workers=3)
+        self.sim.executors = dict(EXECUTORS)
+        self.sim.feed(words("a", "b", "c"))
+        super().__init__(checkpoint, self.sim.driver)
+
+    def epoch(self) -> None:
+        """Run an epoch without records; before it, executors fetch all that there is."""
+        fetched(self.sim)
+        self.sim.feed([])
+
+
+class Losing(Placed):
+    """Nobody fetches anything, and executor 2 is lost when the first epoch is over."""
+
+    def epoch(self) -> None:
+        self.sim.feed([])
+        self.sim.executors.pop("2", None)
+
+
+def fetched(sim: Simulation) -> None:
+    """Let each executor say that it has the state of all workers."""
+    placement = sim.driver.placement
+    assert placement is not None
+    held = {worker: Held(sim.committed) for worker in range(len(placement.slots))}
+    for executor in placement.executors:
+        report = Progress(executor, 1, sim.committed, held, 0, 0.0)
+        write_progress(sim.driver._journal.files, sim.driver._journal.generation, report)
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Placed:
+    return Placed(tmp_path)
+
+
+def homes(query: Placed) -> tuple[str, ...]:
+    placement = query.driver.placement
+    assert placement is not None
+    return placement.homes
+
+
+def test_handover(query: Placed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert homes(query) == ("0", "1", "2")
+    assert query.command("handover", "2", "0", "--watch") == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1].endswith("handover of worker 2 to executor 0: done")
+    assert homes(query) == ("0", "1", "0")
+    assert query.command("history") == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"1 +2 +0 +yes +done +\d+", listed)
+    assert query.command("history", "--json") == 0
+    (handover,) = json.loads(capsys.readouterr().out)["handovers"]
+    assert (handover["worker"], handover["target"], handover["stage"]) == (2, "0", "done")
+
+
+def test_a_handover_that_waits_for_its_target_is_told(
+    query: Placed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query.driver.handover(1, "2")
+    query.sim.feed([])  # nothing is known of executor 2
+    assert main(["status", str(query.checkpoint)]) == 0
+    text = capsys.readouterr().out
+    assert "\nexecutors: 0 (1 worker, 0 replicas), 1 (1 worker, 0 replicas), 2 (1 worker" in text
+    assert "\nhandover of worker 1 to executor 2: building\n" in text
+    assert main(["status", str(query.checkpoint), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [handover["stage"] for handover in data["handovers"]] == ["building"]
+    assert [executor["workers"] for executor in data["executors"]] == [1, 1, 1]
+
+
+def test_a_handover_that_fails_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Losing(tmp_path).command("handover", "1", "2", "--watch", "--json") == 1
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert json.loads(first)["answer"] == "accepted"
+    handover = json.loads(last)["handover"]
+    assert (handover["stage"], handover["reason"]) == ("failed", "executor 2 was lost")
+
+
+def test_drain(query: Placed, capsys: pytest.CaptureFixture[str]) -> None:
+    assert query.command("drain", "1", "--watch") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("executor 1 is drained")
+    assert "1" not in homes(query)
+    assert query.command("status") == 0
+    assert "1 (0 workers, 0 replicas, drained)" in capsys.readouterr().out
+    assert query.command("history") == 0
+    assert re.search(r"1 +1 +[02] +no +done", capsys.readouterr().out)
+
+
+REFUSED = {
+    "worker": (["handover", "7", "1"], "there is no worker 7; there are 3"),
+    "executor": (["handover", "0", "driver"], "there is no executor 'driver'; there are 0, 1, 2"),
+    "home": (["handover", "0", "0"], "worker 0 is on executor 0 already"),
+    "drain": (["drain", "9"], "there is no executor '9'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_are_told_and_the_query_goes_on(
+    query: Placed, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, reason = REFUSED[case]
+    assert query.command(*arguments, "--watch") == 1
+    assert f"request 1 was refused: {reason}" in capsys.readouterr().err
+    query.sim.feed(words("a"))
+    assert homes(query) == ("0", "1", "2")
+
+
+def test_workers_that_are_not_pinned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sim = simulate(tmp_path)
+    sim.feed(words("a"))
+    assert Running(tmp_path, sim.driver).command("handover", "0", "1") == 1
+    assert "workers are not pinned to executors" in capsys.readouterr().err
+
+
+def test_a_request_for_executors_of_an_application_that_has_ended(
+    query: Placed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("godwit.cli.asking.ANSWER_SECONDS", 0.2)
+    assert main(["handover", str(query.checkpoint), "0", "1"]) == 3
+    assert main(["drain", str(query.checkpoint), "1"]) == 3
+    query.sim.restart()
+    query.sim.executors = dict(EXECUTORS)
+    query.sim.feed(words("a"))
+    intent = query.sim.driver._journal.intent(1)
+    assert intent is not None
+    assert list(intent.refused) == ["1", "2"]
+    assert all("of driver 1, whose application has ended" in r for r in intent.refused.values())
+    assert homes(query) == ("0", "1", "2")
+    assert not query.sim.driver.handovers
