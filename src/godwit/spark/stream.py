@@ -31,6 +31,7 @@ from godwit.operators.windows import Sliding, Window
 from godwit.runtime.control import INITIAL
 from godwit.runtime.driver import Driver
 from godwit.runtime.work import CacheSpec
+from godwit.spark.checks import check
 from godwit.spark.control import with_control
 from godwit.spark.engine import Engine, Listener, Step, Transform
 from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go_on
@@ -279,7 +280,7 @@ class Job:
         retention: int = 20,
         cache_bytes: int = 8 << 30,
         fetch_rate: float | None = None,
-        replicas: int = 1,
+        replicas: int | None = None,
         query_name: str | None = None,
         listener: Listener | None = None,
         control: DataFrame | None = None,
@@ -294,7 +295,7 @@ class Job:
         epochs can be read and restored. `cache_bytes` bounds the local files of an executor,
         `fetch_rate` how many bytes a second its processes read from the checkpoint together.
         Where workers are pinned to several executors, `replicas` others keep a copy of each one's
-        state.
+        state, by default one; what that needs of Spark's settings is checked.
         `listener` is called with an `EpochReport` after each epoch; the logger `godwit` gets the
         same as a line. `control` is a stream of updates: id, bin and worker, if wanted also
         operator, epoch (else the next one) and workers, their new number. Rows of one id that an
@@ -309,6 +310,7 @@ class Job:
         path = Location.parse(checkpoint).path
         operators = [step for step in self.stream.steps if isinstance(step, Operator)]
         given = tables_of(initial or {}, operators)
+        copies = check(spark.sparkContext, replicas)
         self.sink.check(spark, self.stream.schema)
         history = History(path)
         spark_log.agree(path, path / SPARK, history)
@@ -335,7 +337,7 @@ class Job:
             cache=CacheSpec(
                 f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark), fetch_rate
             ),
-            replicas=replicas,
+            replicas=copies,
         )
         pinning = Pinning(spark.sparkContext)
         log = driver.spark_log()
