@@ -224,7 +224,8 @@ class Engine:
                 with watch:
                     return self._operators(batch, intent)
             except Exception:
-                if not watch.lost or not (self.spark_query and self.spark_query.isActive):
+                stopped = self.spark_query is not None and not self.spark_query.isActive
+                if stopped or not watch.lost:
                     raise
             log.warning(
                 "epoch %d: lost executor %s; its workers go on elsewhere",

@@ -11,6 +11,7 @@ from pyspark import SparkContext
 from godwit.runtime.executor import executor_id
 
 TASKS: Final = 2  # for each executor, so that one that is free gets some
+ROUNDS: Final = 20
 
 
 def live(context: SparkContext) -> frozenset[str]:
@@ -47,8 +48,11 @@ class Executors:
             self._welcome()
 
     def _welcome(self) -> None:
-        """Run tasks until every executor has run one."""
-        while strangers := live(self._context) - self._hosts.keys():
+        """Run tasks until every executor has run one, unless one has no time for that."""
+        for _ in range(ROUNDS):
+            strangers = live(self._context) - self._hosts.keys()
+            if not strangers:
+                return
             tasks = TASKS * (len(self._hosts) + len(strangers))
             job = self._context.parallelize(range(tasks), tasks).mapPartitions(_introduce)
             self._hosts |= dict(job.collect())

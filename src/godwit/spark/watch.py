@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -43,15 +44,17 @@ class Watch:
         if self._needed:
             self._over.set()
             self._thread.join()
-            self._context.removeJobTag(self._tag)
-            if error is not None:  # it may be the first that tells of a loss
-                self._note()
+            with suppress(Exception):  # Spark may have ended, as `error` then tells
+                self._context.removeJobTag(self._tag)
+                if error is not None:  # it may be the first that tells of a loss
+                    self._note()
 
     def _look(self) -> None:
-        while not self._over.wait(PERIOD):
-            self._note()
-            if self.lost:
-                self._context.cancelJobsWithTag(self._tag)
+        with suppress(Exception):  # as above
+            while not self._over.wait(PERIOD):
+                self._note()
+                if self.lost:
+                    self._context.cancelJobsWithTag(self._tag)
 
     def _note(self) -> None:
         self.lost |= self._needed - live(self._context)
