@@ -18,6 +18,7 @@ QUESTIONS = (
     "timers",
     "chained",
     "migration",
+    "pinned",
     "measuring",
     "planner",
     "projected",

@@ -35,6 +35,7 @@ def godwit_count(
     preload: int = 0,
     origin: Path | None = None,
     drain: bool = True,
+    replicas: int = 0,
 ) -> Query:
     """`aggregate` with a count; a new checkpoint gets the first `preload` keys of `settled`.
 
@@ -50,7 +51,7 @@ def godwit_count(
             gw.stream(bench.source(rows, key))
             .aggregate(OPERATOR, key="k", n=gw.count())
             .to(gw.foreach_batch(sink if drain else lambda rows, epoch: sink.note(epoch)))
-            .start(checkpoint, workers=WORKERS, bins=bins, initial=initial)
+            .start(checkpoint, workers=WORKERS, bins=bins, initial=initial, replicas=replicas)
         )
         return query.spark_query
 
