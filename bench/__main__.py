@@ -12,6 +12,7 @@ QUESTIONS = (
     "overhead",
     "aggregate",
     "growth",
+    "larger",
     "state_machine",
     "list_state",
     "bins",
