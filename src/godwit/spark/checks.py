@@ -7,6 +7,7 @@ from typing import Final
 from pyspark import SparkContext
 
 from godwit.errors import ConfigError
+from godwit.spark.executors import is_alone
 from godwit.spark.slots import LOCALITY
 
 WAIT: Final = "spark.locality.wait"
@@ -24,8 +25,7 @@ def check(context: SparkContext, replicas: int | None) -> int:
     """
     if replicas is not None and replicas < 0:
         raise ConfigError(f"replicas must be a number from 0, which is none, not {replicas}")
-    master = str(context.master)
-    if master == "local" or master.startswith("local["):  # one process: nothing to choose
+    if is_alone(context):
         return replicas or 0
     conf = context._jsc.sc().conf()
     pinned = conf.getBoolean(LOCALITY, True) is False

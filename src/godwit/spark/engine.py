@@ -31,6 +31,7 @@ from godwit.runtime.report import EpochReport
 from godwit.runtime.work import Work
 from godwit.spark.backlog import behind
 from godwit.spark.control import split
+from godwit.spark.executors import is_alone
 from godwit.spark.fold import can_fold, fold
 from godwit.spark.keepers import ensure
 from godwit.spark.route import column, ordered, route
@@ -333,7 +334,7 @@ def run(
     if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
     worker = Worker(work, slots.workers if slots else None, keeper)
-    alone = str(rows.sparkSession.sparkContext.master).startswith("local[")
+    alone = is_alone(rows.sparkSession.sparkContext)
     with settings(rows.sparkSession, wanted | ({} if alone else CLUSTER_SETTINGS)):
         texts = routed.mapInArrow(worker, S_SCHEMA).collect()
     faults.reach("receipts", "before", work.epoch)

@@ -14,6 +14,12 @@ TASKS: Final = 2  # for each executor, so that one that is free gets some
 ROUNDS: Final = 20
 
 
+def is_alone(context: SparkContext) -> bool:
+    """Is all in one process, which has no executors but itself?"""
+    master = str(context.master)
+    return master == "local" or master.startswith("local[")
+
+
 def live(context: SparkContext) -> frozenset[str]:
     """The executors that there are now, by Spark's id of them."""
     return frozenset(filter(None, context._jsc.sc().getExecutorIds().mkString(",").split(",")))

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.model.placement import Placement
 from godwit.runtime.executor import executor_id
 from godwit.runtime.work import CacheSpec
-from godwit.spark.executors import Executors
+from godwit.spark.executors import Executors, is_alone
 from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
@@ -101,16 +101,8 @@ class Pinning:
 
     @cached_property
     def _is_possible(self) -> bool:
-        if str(self._context.master).startswith("local["):
-            return False
         stays = self._context.getConf().get(LOCALITY, "true") == "false"
-        if not stays:
-            log.warning(
-                "workers run on any executor and fetch state anew whenever they change it, and "
-                "there are no replicas: start Spark with %s=false, so that they stay",
-                LOCALITY,
-            )
-        return stays
+        return stays and not is_alone(self._context)
 
 
 def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:

@@ -34,6 +34,7 @@ from godwit.runtime.work import CacheSpec
 from godwit.spark.checks import check
 from godwit.spark.control import with_control
 from godwit.spark.engine import Engine, Listener, Step, Transform
+from godwit.spark.executors import is_alone
 from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go_on
 from godwit.spark.initial import Initial, load, tables_of
 from godwit.spark.plans import sources, stateful_node
@@ -391,6 +392,6 @@ def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
 
 def _local_directory(spark: SparkSession) -> str | None:
     """On one machine: Spark's scratch directory. On a cluster each executor knows its own."""
-    if not str(spark.sparkContext.master).startswith("local["):
+    if not is_alone(spark.sparkContext):
         return None
     return (spark.conf.get("spark.local.dir", None) or tempfile.gettempdir()).split(",")[0]
