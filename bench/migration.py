@@ -30,7 +30,7 @@ from godwit.workloads.memory import sampled
 
 OPERATOR = "profiles"
 BINS = 128
-SIZES = (64, 256, 1024)  # MiB
+SIZES = (256, 512, 1024)  # MiB
 ROW_BYTES = 256
 ROWS = 20_000  # an epoch
 STEADY = 12  # epochs
