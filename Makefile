@@ -19,10 +19,10 @@ test: java lint
 bench: java $(STAMP)
 	$(BIN)/python -m bench
 
-# All in full, one after the other: about an hour.
+# All in full, one after the other: about an hour and a half.
 experiments: java $(STAMP)
 	for name in strategies nexmark overhead bins keys proportional load memory peers skew \
-	    tau planning projection tasks discount; do \
+	    recovery replication failure scaling balance varying tau planning projection tasks discount; do \
 	  $(BIN)/godwit experiment $$name --full --output bench/results/experiments || exit 1; done
 
 lint: $(STAMP)

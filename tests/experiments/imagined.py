@@ -1,15 +1,16 @@
 """Runs that nobody made: an epoch a second, and migrations that take two."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
 from godwit.experiments.lab import LOCAL, Lab
 from godwit.workloads.rate import SECOND
-from godwit.workloads.report import Epoch, Migration, Report
-from godwit.workloads.running import Run
+from godwit.workloads.report import Epoch, Migration, Report, Usage
+from godwit.workloads.running import Departure, Move, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,9 @@ class Imagined(Lab):
     session: SparkSession | None = None
 
     @contextmanager
-    def spark(self, master: str = LOCAL) -> Iterator[SparkSession]:
+    def spark(
+        self, master: str = LOCAL, conf: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[SparkSession]:
         assert self.session is not None
         yield self.session
 
@@ -32,7 +35,7 @@ class Imagined(Lab):
 def imagined(wanted: Run) -> Report:
     report = Report(wanted.rate, wanted.warm_up, wanted.to_json())
     report.migrations = [
-        Migration("ids", move.strategy, 16, 0.25, move.at, move.at + 2, "done")
+        Migration("ids", _strategy(move), 16, 0.25, move.at, move.at + 2, "done")
         for move in wanted.moves
     ]
     whole = wanted.epoch_events or wanted.rate.until(SECOND)
@@ -44,5 +47,10 @@ def imagined(wanted: Run) -> Report:
         moved = {"ids": 8} if moving else {}
         share = 0.125 if moving else 0.0
         report.epochs.append(Epoch(number, first, last, delivered, moved, share, {"ids": 100}))
+    report.usage = Usage(10.0, 1.0, 10**6, 60.0)
     report.memory = [(float(at), 1000.0 + at) for at in range(int(wanted.seconds) + 5)]
     return report
+
+
+def _strategy(move: Move | Departure) -> str:
+    return move.how if isinstance(move, Departure) else move.strategy

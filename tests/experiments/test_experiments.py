@@ -23,7 +23,7 @@ from godwit.workloads.rate import Rate
 from tests.experiments.imagined import Imagined, imagined
 from tests.workloads.test_running import run_of
 
-RUN_SPARK = {"strategies"}  # which repartitions a checkpoint of Spark's
+RUN_SPARK = {"strategies", "recovery"}  # which repartition Spark's checkpoint, and kill executors
 PLAN = {"tau", "tasks", "discount", "planning", "projection"}  # which run no query
 
 
@@ -49,7 +49,7 @@ class Parts(HTMLParser):
 def test_an_experiment_leaves_a_page(spark: SparkSession, tmp_path: Path, name: str) -> None:
     said: list[str] = []
     findings = EXPERIMENTS[name].run(Imagined(True, said.append, spark))
-    assert len(said) >= len(findings.reports) > 1
+    assert len(said) >= len(findings.reports) >= 1
     check_page(tmp_path, name, findings)
 
 
@@ -162,4 +162,4 @@ def test_all_experiments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     for name, one in EXPERIMENTS.items():
         assert name in told
         assert one.question in told
-    assert sum(one.minutes[1] for one in EXPERIMENTS.values()) <= 75
+    assert sum(one.minutes[1] for one in EXPERIMENTS.values()) <= 85

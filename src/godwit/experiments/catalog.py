@@ -11,6 +11,9 @@ from godwit.experiments.nexmark import nexmark
 from godwit.experiments.overhead import overhead
 from godwit.experiments.peers import peers
 from godwit.experiments.planning import planning, projection
+from godwit.experiments.reconfiguring import balance, failure, scaling, varying
+from godwit.experiments.recovery import recovery
+from godwit.experiments.replication import replication
 from godwit.experiments.skew import skew
 from godwit.experiments.strategies import strategies
 from godwit.experiments.sweeps import bins, keys, proportional
@@ -26,6 +29,12 @@ _ALL: Final = (
     Experiment(memory, minutes=(2, 4)),
     Experiment(peers, minutes=(4, 8)),
     Experiment(skew, minutes=(2, 3)),
+    Experiment(recovery, minutes=(3, 10)),
+    Experiment(replication, minutes=(2, 4)),
+    Experiment(failure, minutes=(1.5, 3)),
+    Experiment(scaling, minutes=(1.5, 3)),
+    Experiment(balance, minutes=(1.5, 3)),
+    Experiment(varying, minutes=(1.5, 3)),
     Experiment(tau, minutes=(0.1, 1.4)),
     Experiment(planning, minutes=(0.1, 0.1)),
     Experiment(projection, minutes=(0.1, 0.3)),

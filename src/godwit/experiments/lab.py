@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import numpy as np
@@ -65,12 +66,14 @@ class Lab:
         return full if self.full else small
 
     @contextmanager
-    def spark(self, master: str = CLUSTER) -> Iterator[SparkSession]:
+    def spark(
+        self, master: str = CLUSTER, conf: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[SparkSession]:
         """An application of its own, after a run that warms up its JVMs; its executors write to a
         directory that is deleted."""
         with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as scratch:
             os.environ["SPARK_WORKER_DIR"] = scratch  # of a cluster
-            with session(master, _CONF | {"spark.local.dir": scratch}) as spark:
+            with session(master, _CONF | {"spark.local.dir": scratch} | dict(conf)) as spark:
                 workers = 2 if master == LOCAL else WORKERS
                 rate = Rate.parse("20k")
                 self.run(spark, "warming up", Run(hash_counts(100_000), rate, workers, 25.0, 0.0))

@@ -118,6 +118,23 @@ def bars(values: Mapping[str, float], x: str, ours: str) -> Figure:
     return figure
 
 
+def stacked(bars: Mapping[str, Mapping[str, float]]) -> Figure:
+    """One bar a name, of parts in seconds one after the other, with their sum."""
+    figure, (panel,) = _panels(1, height=0.8 + 0.28 * len(bars))
+    ends = dict.fromkeys(bars, 0.0)
+    for number, part in enumerate(dict.fromkeys(part for parts in bars.values() for part in parts)):
+        values = [parts.get(part, 0.0) for parts in bars.values()]
+        panel.barh(list(bars), values, left=list(ends.values()), color=_colour(number), label=part)
+        ends = {name: end + value for (name, end), value in zip(ends.items(), values, strict=True)}
+    for number, end in enumerate(ends.values()):
+        panel.text(end, number, f" {end:.2f}", va="center", fontsize=8)
+    panel.margins(x=0.08)
+    panel.invert_yaxis()
+    panel.set_xlabel("seconds")
+    panel.legend(fontsize=8, frameon=False, ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return figure
+
+
 def _panels(count: int, height: float) -> tuple[Figure, Sequence[Axes]]:
     figure = Figure(figsize=(WIDTH, height * count + 0.4), layout="constrained")
     panels: Any = figure.subplots(count, sharex=True, squeeze=False)[:, 0]

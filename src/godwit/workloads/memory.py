@@ -1,9 +1,9 @@
-"""What this process and its descendants have in memory, over time."""
+"""What this process and its descendants have in memory, over time, and what they compute."""
 
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -30,21 +30,38 @@ def sampled() -> Iterator[list[tuple[float, float]]]:
         thread.join()
 
 
-def proportional_mib() -> float:
+def proportional_mib(processes: Iterable[int] | None = None) -> float:
     """Of a page that several processes have mapped, each counts its share (PSS)."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                )
-    family = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
     total = 0
-    for pid in family:
+    for pid in _family() if processes is None else processes:
         with suppress(OSError):
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total / 1024
+
+
+def processor_seconds() -> float:
+    """What this process and its descendants have used so far, with those that have ended."""
+    ticks = 0
+    for pid in _family():
+        with suppress(OSError):
+            ticks += sum(map(int, _stat(pid)[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _family() -> set[int]:
+    """This process and its descendants."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                parents[int(entry.name)] = int(_stat(int(entry.name))[1])
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family
+
+
+def _stat(pid: int) -> list[str]:
+    """What `/proc` says of a process behind its name: its state, its parent and so on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -44,7 +44,8 @@ class Epoch:
 class Migration:
     """A migration of one operator; times are seconds after the begin.
 
-    It moves `bins`, with a `share` of the bytes of the operator's state.
+    It moves `bins`, with a `share` of the bytes of the operator's state. If it is an executor that
+    left, these are the bins of its workers, and the strategy says how it did.
     """
 
     operator: str
@@ -54,6 +55,17 @@ class Migration:
     asked: float
     ended: float | None = None
     outcome: str = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a run took: processor `seconds` of all processes. Of these, the keepers of replicas had
+    `kept_seconds`; they have read so many bytes, and have so many MiB in memory at the end."""
+
+    seconds: float
+    kept_seconds: float = 0.0
+    kept_bytes: int = 0
+    kept_mib: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,7 @@ class Report:
     epochs: list[Epoch] = field(default_factory=list)
     migrations: list[Migration] = field(default_factory=list)
     memory: list[tuple[float, float]] = field(default_factory=list)
+    usage: Usage | None = None
 
     def latencies(self, epoch: Epoch) -> npt.NDArray[np.int64]:
         """Of the events of an epoch, in microseconds; of many events, some at equal distances and
@@ -217,6 +230,7 @@ class Report:
             "timeline": np.stack([line.begin, line.median, line.greatest], 1).round(3).tolist(),
             "ccdf": {name: one.ccdf() for name, one in self.histograms().items()},
             "memory": self.memory,
+            "usage": self.usage and asdict(self.usage),
         }
 
 

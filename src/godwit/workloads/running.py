@@ -7,33 +7,38 @@ processed. What is measured is in `report`.
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+import numpy as np
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery as Spark
 
 import godwit as gw
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import source_offsets
 from godwit.model.routing import check_workers
 from godwit.model.time import micros
+from godwit.runtime.replicas import read_reports
 from godwit.strategies import parse
 from godwit.strategies.steps import left
 from godwit.workloads.catalog import Workload
-from godwit.workloads.memory import sampled
+from godwit.workloads.executors import processes
+from godwit.workloads.memory import processor_seconds, proportional_mib, sampled
 from godwit.workloads.rate import SECOND, Rate
-from godwit.workloads.report import Epoch, Migration, Report
+from godwit.workloads.report import Epoch, Migration, Report, Usage
 from godwit.workloads.source import register
 
 BINS: Final = 4096
@@ -80,6 +85,14 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Departure:
+    """The executor of worker 0 leaves so many seconds after the begin: it is killed, or drained."""
+
+    at: float
+    how: Literal["killed", "drained"] = "killed"
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """What is to be run: `warm_up` seconds at the begin are not measured.
 
@@ -91,9 +104,10 @@ class Run:
     workers: int
     seconds: float
     warm_up: float
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Move | Departure, ...] = ()
     bins: int = BINS
     epoch_events: int | None = None
+    replicas: int = 1
 
     def check(self) -> None:
         """Refuse what cannot be run."""
@@ -104,7 +118,7 @@ class Run:
                 f"{self.warm_up:g} s"
             )
         for move in self.moves:
-            if isinstance(move.target, int):
+            if isinstance(move, Move) and isinstance(move.target, int):
                 check_workers(move.target)
             if move.at >= self.seconds:
                 raise ConfigError(f"a move at {move.at:g} s comes after the end of the run")
@@ -130,6 +144,7 @@ class Run:
             "seconds": self.seconds,
             "bins": self.bins,
             "epoch_events": self.epoch_events,
+            "replicas": self.replicas,
         }
 
 
@@ -199,36 +214,82 @@ class Runner:
         self._recorder = recorder
         self._directory = directory
         self._say = say
+        self._query: gw.Query | None = None
+        self._homes: dict[int, Sequence[str]] = {}  # executors of workers, by epoch
 
     def run(self, stream: gw.Stream, initial: Mapping[str, DataFrame]) -> None:
-        query = stream.to(gw.files(self._directory / "output")).start(
-            self._directory / "checkpoint",
+        used = processor_seconds()
+        checkpoint = self._directory / "checkpoint"
+        query = self._query = stream.to(gw.files(self._directory / "output")).start(
+            checkpoint,
             workers=self._run.workers,
             bins=self._run.bins,
             initial=initial,
+            replicas=self._run.replicas,
             listener=self._listen,
         )
+        report = self._recorder.report
         asked: list[tuple[Migration, gw.Migration]] = []
+        left: list[tuple[Migration, str]] = []
         try:
             while not self._recorder.has_begun.wait(1.0) and query.is_active:
                 pass
             for move in sorted(self._run.moves, key=lambda move: move.at):
-                asked += self._ask(query, move)
+                self._await(query, move.at)
+                if isinstance(move, Departure):
+                    left += self._depart(query, move)
+                else:
+                    asked += self._ask(query, move)
             while not self._recorder.is_over and query.is_active:
                 query.await_epoch((query.epoch or 0) + 1, 1.0)
             query.process_all_available()  # lets open migrations end, and then the windows
+            report.usage = _usage(History(checkpoint), processor_seconds() - used)
             with suppress(gw.RefusedError):  # there is no event time
                 query.finish()
         finally:
             query.stop()
-        report = self._recorder.report
-        report.migrations += [replace(one, outcome=handle.outcome) for one, handle in asked]
-        report.migrations = [replace(one, ended=_end(report, one)) for one in report.migrations]
+        moved = [replace(one, outcome=handle.outcome) for one, handle in asked]
+        report.migrations = [replace(one, ended=_end(report, moved, one)) for one in moved]
+        report.migrations += [self._departed(one, executor) for one, executor in left]
+
+    def _await(self, query: gw.Query, at: float) -> None:
+        """Wait until the time has come."""
+        while (now := self._now) < at and query.is_active:
+            query.await_epoch((query.epoch or 0) + 1, at - now)
+
+    @property
+    def _now(self) -> float:
+        return time.time() - self._recorder.began
+
+    def _depart(self, query: gw.Query, departure: Departure) -> Iterator[tuple[Migration, str]]:
+        """Let an executor leave, with the bins of all its workers."""
+        placement = query.placement
+        if placement is None or len(placement.executors) < 2:
+            raise ConfigError("an executor can leave only where workers are pinned to several")
+        executor, now = placement.homes[0], self._now
+        self._say(f"{now:.1f} s: executor {executor} is {departure.how}")
+        if departure.how == "killed":
+            context = SparkSession.active().sparkContext
+            os.kill(processes(context)[executor], signal.SIGKILL)
+        else:
+            query.drain(executor)
+        for name in query.operators:
+            homes = np.array(placement.homes)[query.routing(name).owners]
+            share = float(np.mean(homes == executor))
+            bins = int(np.sum(homes == executor))
+            yield Migration(name, f"executor {departure.how}", bins, share, now), executor
+
+    def _departed(self, migration: Migration, executor: str) -> Migration:
+        """It has ended with the first epoch in which no worker was on that executor."""
+        for epoch in self._recorder.report.epochs:
+            homes = self._homes.get(epoch.number, [executor])
+            if epoch.delivered > migration.asked and executor not in homes:
+                return replace(migration, ended=epoch.delivered, outcome="done")
+        return migration
 
     def _ask(self, query: gw.Query, move: Move) -> Iterator[tuple[Migration, gw.Migration]]:
-        """Move all operators when the time has come."""
-        while (now := time.time() - self._recorder.began) < move.at and query.is_active:
-            query.await_epoch((query.epoch or 0) + 1, move.at - now)
+        """Move all operators."""
+        now = self._now
         for name in query.operators:
             before = query.routing(name)
             handle = move.ask(query, name)
@@ -243,6 +304,8 @@ class Runner:
             yield Migration(name, move.strategy, len(bins), share, now), handle
 
     def _listen(self, report: gw.EpochReport) -> None:
+        if self._query is not None and (placement := self._query.placement) is not None:
+            self._homes[report.epoch] = placement.homes
         operators = report.operators.values()
         records = sum(operator.records for operator in operators)
         self._recorder.deliver(
@@ -253,11 +316,22 @@ class Runner:
         )
 
 
-def _end(report: Report, migration: Migration) -> float | None:
+def _usage(history: History, seconds: float) -> Usage:
+    """What all processes and, as they say, keepers have used."""
+    keepers = read_reports(history.files.root, history.newest_generation()).values()
+    return Usage(
+        seconds,
+        sum(keeper.seconds for keeper in keepers),
+        sum(keeper.bytes for keeper in keepers),
+        proportional_mib([keeper.pid for keeper in keepers]),
+    )
+
+
+def _end(report: Report, others: Sequence[Migration], migration: Migration) -> float | None:
     """When the outputs of the last bins that moved became visible; None if it is open."""
     if migration.outcome == "open":
         return None
-    later = [one.asked for one in report.migrations if one.operator == migration.operator]
+    later = [one.asked for one in others if one.operator == migration.operator]
     until = min((at for at in later if at > migration.asked), default=float("inf"))
     moved = [
         epoch.delivered

@@ -1,0 +1,137 @@
+"""Table 1 and Figure 1 of Rhino: how long it takes to recover from the loss of an executor.
+
+With a replica of each worker, and without one, from the checkpoint (the paper's RhinoDFS). A limit
+of 1 Gbit/s on what an executor reads from the checkpoint stands in for a network. Beside them
+Spark's own count of as many keys, whose reads are not limited.
+"""
+
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median_low
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from godwit.experiments import plots
+from godwit.experiments.lab import Lab
+from godwit.experiments.losing import (
+    PHASES,
+    RATE,
+    ROW_BYTES,
+    ROWS,
+    WORKERS,
+    Losing,
+    LosingSpark,
+    Recovery,
+)
+from godwit.experiments.page import Findings, Section, Table
+from godwit.experiments.spark_queries import use_rocksdb
+
+CLUSTER: Final = f"local-cluster[{WORKERS},2,1024]"
+CONF: Final = {
+    # A hung executor is found out within seconds.
+    "spark.executor.heartbeatInterval": "1s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "6s",
+    "spark.network.timeoutInterval": "1s",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.sql.shuffle.partitions": str(WORKERS),  # of Spark's own query
+}
+REPLICAS: Final = "replicas"
+CHECKPOINT: Final = "checkpoint"
+OWN: Final = "Spark"
+HUNG: Final = "replicas, hung"
+
+Found = Mapping[tuple[float, str], Sequence[Recovery]]
+"""The losses of an executor, by GB of state and way to recover."""
+
+
+def recovery(lab: Lab) -> Findings:
+    """How long does it take to recover from the loss of an executor, by size of the state?"""
+    sizes = lab.pick((0.1, 0.25, 0.5, 1.0, 2.0), (0.1, 0.25))
+    found: dict[tuple[float, str], list[Recovery]] = {}
+    with lab.spark(CLUSTER, CONF) as spark:
+        for size in sizes:
+            for way, one in _losses(lab, spark, size, hung=size == sizes[0]):
+                found.setdefault((size, way), []).append(one)
+                told = ", ".join(f"{name} {taken:.2f}" for name, taken in one.phases.items())
+                lab.say(f"{size:g} GB, {way}: {one.whole:.2f} s ({told})")
+    return findings(found)
+
+
+def _losses(
+    lab: Lab, spark: SparkSession, size: float, *, hung: bool
+) -> list[tuple[str, Recovery]]:
+    """With state of so many GB, in directories that are deleted afterwards."""
+    times, keys = lab.pick(3, 1), int(size * 1e9) // ROW_BYTES
+    found = []
+    with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as directory:
+        for way, replicas in ((CHECKPOINT, 0), (REPLICAS, 1)):
+            query = Losing.start(spark, Path(directory) / "godwit", keys, replicas)
+            try:
+                found += [(way, query.lose()) for _ in range(times)]
+                if replicas and hung:
+                    found.append((HUNG, query.lose(signal.SIGSTOP)))
+            finally:
+                query.query.stop()
+        use_rocksdb(spark)
+        own = LosingSpark.start(spark, Path(directory) / "spark", keys)
+        try:
+            found += [(OWN, own.lose()) for _ in range(times)]
+        finally:
+            own.query.stop()
+    return found
+
+
+def findings(found: Found) -> Findings:
+    """The losses of median length, as bars and lines and a table."""
+    shown = {case: _median(losses) for case, losses in found.items()}
+    bars = {f"{size:g} GB, {way}": one.phases for (size, way), one in shown.items()}
+    fetching = {
+        way: [(size, one.fetching or 0.0) for (size, each), one in shown.items() if each == way]
+        for way in (REPLICAS, CHECKPOINT)
+    }
+    about = (
+        f"{WORKERS} executors with a worker each and {ROWS:,} records an epoch, rows of "
+        f"{ROW_BYTES} bytes; the executor that came last is killed in the middle of an epoch. An "
+        f"executor reads {RATE / 1e6:.0f} MB/s from the checkpoint, in place of a network; Spark's "
+        f"own reads are not limited. Of {max(map(len, found.values()))} losses, the one of median "
+        "length. Spark is told only as a whole."
+    )
+    header = ["GB", "recovers from", "losses", *PHASES, "whole s", "from", "to", "MB fetched"]
+    return Findings(
+        [
+            Section("From the loss to the first output after it", about, plots.stacked(bars)),
+            Section("Fetching", figure=plots.curves(fetching, "state, GB", "fetching, s", log="")),
+            Section(
+                "Seconds",
+                table=Table(header, [_row(*one, shown[one], found[one]) for one in found]),
+            ),
+        ],
+        numbers={
+            "losses": [
+                {"gb": size, "way": way, "whole": one.whole, "fetched": one.fetched, **one.phases}
+                for (size, way), losses in found.items()
+                for one in losses
+            ]
+        },
+    )
+
+
+def _row(size: float, way: str, shown: Recovery, losses: Sequence[Recovery]) -> list[str]:
+    phases = [shown.phases.get(name) for name in PHASES]
+    wholes = [one.whole for one in losses]
+    return [
+        f"{size:g}",
+        way,
+        f"{len(losses)}",
+        *("-" if taken is None else f"{taken:.2f}" for taken in phases),
+        *(f"{taken:.2f}" for taken in (shown.whole, min(wholes), max(wholes))),
+        f"{shown.fetched / 1e6:.1f}",
+    ]
+
+
+def _median(losses: Sequence[Recovery]) -> Recovery:
+    middle = median_low([one.whole for one in losses])
+    return next(one for one in losses if one.whole == middle)

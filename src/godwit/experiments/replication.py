@@ -1,0 +1,73 @@
+"""Figure 5 of Rhino: what it costs a query to have replicas, while nothing happens.
+
+At half of the load that the query bears, runs with and without replicas take turns.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from godwit.experiments import plots
+from godwit.experiments.lab import WORKERS, Lab, hash_counts, latency_table
+from godwit.experiments.page import Findings, Section, Table
+from godwit.workloads.rate import SECOND, Rate
+from godwit.workloads.report import Report
+from godwit.workloads.running import Run
+
+NAMES: Final = {0: "no replicas", 1: "replicas"}
+FLOOD: Final = Rate.parse("2M")  # more than the query bears
+EPOCH: Final = 500_000  # events of an epoch in the flood
+BINS: Final = 256
+
+
+def replication(lab: Lab) -> Findings:
+    """What does it cost a query to have replicas?"""
+    keys = lab.pick(2_000_000, 100_000)
+    warm_up, seconds, turns = lab.pick((6.0, 22.0, 3), (3.0, 9.0, 1))
+    reports: dict[str, Report] = {}
+    with lab.spark() as spark:
+        flood = Run(hash_counts(keys), FLOOD, WORKERS, lab.pick(5.0, 1.0), 0.5, bins=BINS)
+        borne = lab.run(spark, "the greatest load", replace(flood, epoch_events=EPOCH)).throughput()
+        half = Rate.parse(f"{round(borne / 2)}")
+        wanted = Run(hash_counts(keys), half, WORKERS, seconds, warm_up, bins=BINS)
+        for turn in range(turns):
+            for replicas, name in list(NAMES.items())[:: 1 if turn % 2 else -1]:
+                label = f"{name}, {turn + 1}"
+                reports[label] = lab.run(spark, label, replace(wanted, replicas=replicas))
+    about = (
+        f"Hash count over {keys:,} known keys, {half.until(SECOND) - 1:,} events a second, half of "
+        f"the {borne:,.0f} that it bears; {WORKERS} workers on 2 executors. Runs take turns."
+    )
+    return Findings(
+        [
+            Section("Medians of the runs", about, table=_costs(reports, turns)),
+            Section("Latencies", table=latency_table(reports)),
+            Section("All latencies", figure=plots.ccdfs(reports, ("all",))),
+            Section("Latency over time", figure=plots.timelines(reports)),
+            Section("Memory of all processes", figure=plots.memories(reports)),
+        ],
+        reports,
+        numbers={"greatest_load": borne},
+    )
+
+
+def _costs(reports: dict[str, Report], turns: int) -> Table:
+    """With and without, and what the former is of the latter."""
+    header = ["", "p50 s", "p99 s", "processor s", "memory MiB", "keepers: processor s"]
+    header += ["keepers: MB read", "keepers: MiB"]
+    found = {
+        name: np.median([_numbers(reports[f"{name}, {turn + 1}"]) for turn in range(turns)], axis=0)
+        for name in NAMES.values()
+    }
+    rows = [[name, *(f"{value:.2f}" for value in values)] for name, values in found.items()]
+    ratios = found["replicas"][:4] / found["no replicas"][:4]
+    return Table(header, [*rows, ["ratio", *(f"{one:.2f} x" for one in ratios), "", "", ""]])
+
+
+def _numbers(report: Report) -> list[float]:
+    latency, used = report.summary()["all"], report.usage
+    assert used is not None
+    memory = max(mib for at, mib in report.memory if at >= report.warm_up)
+    kept = [used.kept_seconds, used.kept_bytes / 1e6, used.kept_mib]
+    return [latency["p50"], latency["p99"], used.seconds, memory, *kept]
