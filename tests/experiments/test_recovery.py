@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ LOSS = Recovery(0.1, 1.0, 0.2, 0.05, 0.4, 0.25, fetched=2_000_000)
 
 
 def operator_report(**changed: float) -> OperatorReport:
-    nothing = dict.fromkeys(OperatorReport.__dataclass_fields__, 0)
-    given = nothing | {"name": OPERATOR, "watermark": None, "migration": None, "seconds": {}}
-    return OperatorReport(**(given | changed))  # type: ignore[arg-type]
+    given: dict[str, Any] = dict.fromkeys(OperatorReport.__dataclass_fields__, 0)
+    given |= {"name": OPERATOR, "watermark": None, "migration": None, "seconds": {}}
+    return OperatorReport(**(given | changed))
 
 
 def test_phases_follow_each_other_from_the_loss_to_the_output() -> None:

@@ -20,7 +20,7 @@ from godwit.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
 from godwit.workloads.counts import WORDS_A_LINE, look_ups
 from godwit.workloads.rate import SECOND, Rate
 from godwit.workloads.report import Epoch, Migration, Report
-from godwit.workloads.running import Move, Run, run
+from godwit.workloads.running import Departure, Move, Recorder, Run, Runner, run
 
 
 def run_of(name: str = "key-count", **options: object) -> Run:
@@ -111,6 +111,9 @@ def test_a_workload_moves_while_it_runs(spark: SparkSession, tmp_path: Path) -> 
     assert migration.share == pytest.approx(0.5, abs=0.1)
     assert report.histograms()["all"].total == report.epochs[-1].last
     assert min(mib for _, mib in report.memory) > 100
+    assert report.usage is not None
+    assert report.usage.seconds > 0
+    assert report.usage.kept_bytes == 0  # there is one executor
     assert any("to 4 workers, all-at-once" in line for line in said)
     assert json.loads(json.dumps(report.to_json()))["about"]["workload"] == "hash-count"
     rows = spark.read.parquet(str(tmp_path / "output")).groupBy("id").max("n").collect()
@@ -145,6 +148,26 @@ def test_what_is_sparks_own_business_runs_as_well(spark: SparkSession, tmp_path:
     assert report.epochs[-1].last == 2001
     bids = spark.read.parquet(str(tmp_path / "output")).count()
     assert bids == sum(event % 50 > 3 for event in range(2001))
+
+
+def test_an_executor_has_left_with_the_first_epoch_without_it(tmp_path: Path) -> None:
+    wanted = run_of()
+    recorder = Recorder(wanted, tmp_path, lambda line: None)
+    recorder.report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(4)]
+    runner = Runner(wanted, recorder, tmp_path, lambda line: None)
+    runner.homes = {0: ("b", "b"), 1: ("a", "b"), 2: ("a", "b"), 3: ("b", "b")}
+    asked = Migration("ids", "executor killed", 8, 0.5, 2.0)
+    found = runner.departed(asked, "a")
+    assert (found.ended, found.outcome) == (4.5, "done")
+    assert runner.departed(asked, "b").outcome == "open"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_no_executor_leaves_where_there_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    wanted = run_of(seconds=3.0, warm_up=0.0, moves=(Departure(1.0),))
+    with pytest.raises(ConfigError, match="only where workers are pinned to several"):
+        run(spark, wanted, tmp_path, lambda line: None)
 
 
 @pytest.mark.parametrize(

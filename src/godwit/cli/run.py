@@ -54,8 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     # Spark takes a second to import, which other commands need not wait for.
     with needs("workloads", "Spark 4.2 or newer"):
         from godwit.workloads.catalog import WORKLOADS, workload
-        from godwit.workloads.running import Move, Run, session
+        from godwit.workloads.running import Move, Run
         from godwit.workloads.running import run as play
+        from godwit.workloads.session import session
     if arguments.cores != "*" and not (arguments.cores.isdecimal() and int(arguments.cores)):
         raise ConfigError(f"--cores is a number from 1 on, or '*', not '{arguments.cores}'")
     if arguments.report:

@@ -21,7 +21,8 @@ from godwit.workloads import counts
 from godwit.workloads.catalog import NUMBERED, Workload
 from godwit.workloads.rate import Rate
 from godwit.workloads.report import Disturbance, Report
-from godwit.workloads.running import Move, Run, Say, run, session
+from godwit.workloads.running import Move, Run, Say, run
+from godwit.workloads.session import session
 
 T = TypeVar("T")
 

@@ -8,19 +8,16 @@ import json
 import os
 import re
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery as Spark
 
@@ -215,7 +212,7 @@ class Runner:
         self._directory = directory
         self._say = say
         self._query: gw.Query | None = None
-        self._homes: dict[int, Sequence[str]] = {}  # executors of workers, by epoch
+        self.homes: dict[int, Sequence[str]] = {}  # executors of workers, by epoch
 
     def run(self, stream: gw.Stream, initial: Mapping[str, DataFrame]) -> None:
         used = processor_seconds()
@@ -230,14 +227,14 @@ class Runner:
         )
         report = self._recorder.report
         asked: list[tuple[Migration, gw.Migration]] = []
-        left: list[tuple[Migration, str]] = []
+        leaving: list[tuple[Migration, str]] = []
         try:
             while not self._recorder.has_begun.wait(1.0) and query.is_active:
                 pass
             for move in sorted(self._run.moves, key=lambda move: move.at):
                 self._await(query, move.at)
                 if isinstance(move, Departure):
-                    left += self._depart(query, move)
+                    leaving += self._depart(query, move)
                 else:
                     asked += self._ask(query, move)
             while not self._recorder.is_over and query.is_active:
@@ -250,7 +247,7 @@ class Runner:
             query.stop()
         moved = [replace(one, outcome=handle.outcome) for one, handle in asked]
         report.migrations = [replace(one, ended=_end(report, moved, one)) for one in moved]
-        report.migrations += [self._departed(one, executor) for one, executor in left]
+        report.migrations += [self.departed(one, executor) for one, executor in leaving]
 
     def _await(self, query: gw.Query, at: float) -> None:
         """Wait until the time has come."""
@@ -279,10 +276,10 @@ class Runner:
             bins = int(np.sum(homes == executor))
             yield Migration(name, f"executor {departure.how}", bins, share, now), executor
 
-    def _departed(self, migration: Migration, executor: str) -> Migration:
+    def departed(self, migration: Migration, executor: str) -> Migration:
         """It has ended with the first epoch in which no worker was on that executor."""
         for epoch in self._recorder.report.epochs:
-            homes = self._homes.get(epoch.number, [executor])
+            homes = self.homes.get(epoch.number, [executor])
             if epoch.delivered > migration.asked and executor not in homes:
                 return replace(migration, ended=epoch.delivered, outcome="done")
         return migration
@@ -305,7 +302,7 @@ class Runner:
 
     def _listen(self, report: gw.EpochReport) -> None:
         if self._query is not None and (placement := self._query.placement) is not None:
-            self._homes[report.epoch] = placement.homes
+            self.homes[report.epoch] = placement.homes
         operators = report.operators.values()
         records = sum(operator.records for operator in operators)
         self._recorder.deliver(
@@ -364,44 +361,3 @@ def end_on_spark(query: Spark, recorder: Recorder) -> None:
         query.processAllAvailable()
     finally:
         query.stop()
-
-
-@contextmanager
-def session(master: str, conf: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
-    """A Spark of its own that logs nothing; it ends with the context."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))  # for a cluster
-    builder = (
-        SparkSession.builder.master(master)
-        .appName("godwit")
-        .config("spark.ui.enabled", False)
-        .config("spark.ui.showConsoleProgress", False)
-        .config("spark.log.level", "OFF")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config(map=dict(conf))
-    )
-    with _quiet():
-        spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Processes that start here, such as Spark's, say to nobody what they say to standard error;
-    unless this fails."""
-    terminal = os.dup(2)
-    with tempfile.TemporaryFile() as unseen:
-        os.dup2(unseen.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            unseen.seek(0)
-            os.write(terminal, unseen.read())
-            raise
-        finally:
-            os.dup2(terminal, 2)
-            os.close(terminal)
