@@ -21,6 +21,7 @@ import godwit as gw
 from godwit.errors import GodwitError
 from godwit.log.history import History
 from godwit.spark.slots import live
+from godwit.state.run import SEGMENTS
 from godwit.workloads.executors import processes
 
 OPERATOR: Final = "profiles"
@@ -108,6 +109,7 @@ class Losing:
             .start(
                 checkpoint,
                 workers=WORKERS,
+                bins=SEGMENTS,  # so that no segment, and no file of one, has two workers
                 initial=initial,
                 replicas=replicas,
                 fetch_rate=RATE,
@@ -130,10 +132,10 @@ class Losing:
         return Recovery.of(killed, known, ended, report, max(places.values()))
 
     def _epoch(self) -> int:
-        """Wait for the next epoch."""
-        epoch = max(self.reports, default=-1) + 1
-        _await(lambda: epoch in self.reports, self.query.spark_query)
-        return epoch
+        """Wait for the next epoch; the first one of a query that was started again may be any."""
+        before = max(self.reports, default=-1)
+        _await(lambda: max(self.reports, default=-1) > before, self.query.spark_query)
+        return max(self.reports)
 
     def _places(self, epoch: int) -> Mapping[str, float]:
         """Where the workers of an epoch ran, and how long the slowest of each place did."""

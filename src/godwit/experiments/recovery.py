@@ -7,7 +7,7 @@ Spark's own count of as many keys, whose reads are not limited.
 
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median_low
 from typing import Final
@@ -62,26 +62,26 @@ def recovery(lab: Lab) -> Findings:
 
 def _losses(
     lab: Lab, spark: SparkSession, size: float, *, hung: bool
-) -> list[tuple[str, Recovery]]:
+) -> Iterator[tuple[str, Recovery]]:
     """With state of so many GB, in directories that are deleted afterwards."""
     times, keys = lab.pick(3, 1), int(size * 1e9) // ROW_BYTES
-    found = []
     with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as directory:
         for way, replicas in ((CHECKPOINT, 0), (REPLICAS, 1)):
             query = Losing.start(spark, Path(directory) / "godwit", keys, replicas)
             try:
-                found += [(way, query.lose()) for _ in range(times)]
+                for _ in range(times):
+                    yield way, query.lose()
                 if replicas and hung:
-                    found.append((HUNG, query.lose(signal.SIGSTOP)))
+                    yield HUNG, query.lose(signal.SIGSTOP)
             finally:
                 query.query.stop()
         use_rocksdb(spark)
         own = LosingSpark.start(spark, Path(directory) / "spark", keys)
         try:
-            found += [(OWN, own.lose()) for _ in range(times)]
+            for _ in range(times):
+                yield OWN, own.lose()
         finally:
             own.query.stop()
-    return found
 
 
 def findings(found: Found) -> Findings:
