@@ -204,16 +204,15 @@ class LosingSpark:
 
         return cls(spark, writer.foreachBatch(deliver).start(), ended)
 
-    def lose(self, sign: signal.Signals = signal.SIGKILL) -> Recovery:
+    def lose(self) -> Recovery:
         """Kill an executor, and wait for the first output after it."""
         for _ in range(3):
             self._epoch()
         _await(lambda: len(live(self.spark.sparkContext)) == WORKERS, self.query)
         victim = max(live(self.spark.sparkContext), key=int)
-        killed, known = lose(self.spark, victim, sign, after=self._epoch)
+        killed, known = lose(self.spark, victim, signal.SIGKILL, after=self._epoch)
         _await(lambda: self.ended[-1] > known, self.query)
         ended = next(at for at in self.ended if at > known)
-        kill(self.spark, victim)
         return Recovery(known - killed, ended - killed)
 
     def _epoch(self) -> None:

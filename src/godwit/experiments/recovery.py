@@ -8,6 +8,7 @@ Spark's own count of as many keys, whose reads are not limited.
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median_low
 from typing import Final
@@ -31,12 +32,14 @@ from godwit.experiments.spark_queries import use_rocksdb
 
 CLUSTER: Final = f"local-cluster[{WORKERS},2,1024]"
 CONF: Final = {
-    # A hung executor is found out within seconds.
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.sql.shuffle.partitions": str(WORKERS),  # of Spark's own query
+}
+HEARTBEATS: Final = {
+    # A hung executor is found out within seconds; so may be one on a busy machine that is not.
     "spark.executor.heartbeatInterval": "1s",
     "spark.storage.blockManagerHeartbeatTimeoutMs": "6s",
     "spark.network.timeoutInterval": "1s",
-    "spark.deploy.maxExecutorRetries": "-1",
-    "spark.sql.shuffle.partitions": str(WORKERS),  # of Spark's own query
 }
 REPLICAS: Final = "replicas"
 CHECKPOINT: Final = "checkpoint"
@@ -51,37 +54,59 @@ def recovery(lab: Lab) -> Findings:
     """How long does it take to recover from the loss of an executor, by size of the state?"""
     sizes = lab.pick((0.1, 0.25, 0.5, 1.0, 2.0), (0.1, 0.25))
     found: dict[tuple[float, str], list[Recovery]] = {}
+
+    def note(size: float, losses: Iterator[tuple[str, Recovery]]) -> None:
+        for way, one in losses:
+            found.setdefault((size, way), []).append(one)
+            told = ", ".join(f"{name} {taken:.2f}" for name, taken in one.phases.items())
+            lab.say(f"{size:g} GB, {way}: {one.whole:.2f} s ({told})")
+
     with lab.spark(CLUSTER, CONF) as spark:
         for size in sizes:
-            for way, one in _losses(lab, spark, size, hung=size == sizes[0]):
-                found.setdefault((size, way), []).append(one)
-                told = ", ".join(f"{name} {taken:.2f}" for name, taken in one.phases.items())
-                lab.say(f"{size:g} GB, {way}: {one.whole:.2f} s ({told})")
+            note(size, _killed(spark, size, times=lab.pick(3, 1)))
+    with lab.spark(CLUSTER, CONF | HEARTBEATS) as spark:
+        note(sizes[0], _hung(spark, sizes[0]))
     return findings(found)
 
 
-def _losses(
-    lab: Lab, spark: SparkSession, size: float, *, hung: bool
-) -> Iterator[tuple[str, Recovery]]:
-    """With state of so many GB, in directories that are deleted afterwards."""
-    times, keys = lab.pick(3, 1), int(size * 1e9) // ROW_BYTES
-    with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as directory:
+def _killed(spark: SparkSession, size: float, times: int) -> Iterator[tuple[str, Recovery]]:
+    """With state of so many GB; the query goes on from the same checkpoint, with replicas."""
+    with _directory() as directory:
         for way, replicas in ((CHECKPOINT, 0), (REPLICAS, 1)):
-            query = Losing.start(spark, Path(directory) / "godwit", keys, replicas)
+            query = Losing.start(spark, directory / "godwit", _keys(size), replicas)
             try:
                 for _ in range(times):
                     yield way, query.lose()
-                if replicas and hung:
-                    yield HUNG, query.lose(signal.SIGSTOP)
             finally:
                 query.query.stop()
         use_rocksdb(spark)
-        own = LosingSpark.start(spark, Path(directory) / "spark", keys)
+        own = LosingSpark.start(spark, directory / "spark", _keys(size))
         try:
             for _ in range(times):
                 yield OWN, own.lose()
         finally:
             own.query.stop()
+
+
+def _hung(spark: SparkSession, size: float) -> Iterator[tuple[str, Recovery]]:
+    """An executor is stopped, rather than killed."""
+    with _directory() as directory:
+        query = Losing.start(spark, directory / "godwit", _keys(size), replicas=1)
+        try:
+            yield HUNG, query.lose(signal.SIGSTOP)
+        finally:
+            query.query.stop()
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """One that is deleted afterwards, whoever still writes to it."""
+    with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def _keys(size: float) -> int:
+    return int(size * 1e9) // ROW_BYTES
 
 
 def findings(found: Found) -> Findings:
