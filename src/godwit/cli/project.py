@@ -98,7 +98,7 @@ def _runner(master: str | None) -> Iterator[Run]:
         yield here
         return
     from godwit.spark.projecting import OnSpark
-    from godwit.workloads.running import session
+    from godwit.workloads.session import session
 
     with session(master) as spark:
         yield OnSpark(spark, max(16, 4 * spark.sparkContext.defaultParallelism))

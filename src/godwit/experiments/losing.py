@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import godwit as gw
 from godwit.errors import GodwitError
 from godwit.log.history import History
-from godwit.spark.slots import live
+from godwit.spark.executors import live
 from godwit.state.run import SEGMENTS
 from godwit.workloads.executors import processes
 
