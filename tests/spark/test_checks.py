@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from godwit.errors import ConfigError
 from godwit.spark.checks import check
-from godwit.spark.slots import LOCALITY
+from godwit.spark.executors import LOCALITY
 
 PINNED = {LOCALITY: "false", "spark.locality.wait": "30s"}
 

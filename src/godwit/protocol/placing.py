@@ -17,6 +17,7 @@ from godwit.protocol.replication import place_replicas
 
 LAG: Final = 2  # epochs; a replica that lacks no more than what these wrote is up to date
 PAST: Final = 20  # handovers that are remembered
+PATIENCE: Final = 100  # epochs that a handover goes on without coming nearer to its end
 
 
 class Stage(StrEnum):
@@ -42,6 +43,8 @@ class Handover:
     stage: Stage = Stage.BUILDING
     epoch: int | None = None  # in which it switched
     automatic: bool = False  # nobody asked for it
+    least: int | None = None  # bytes that its target has ever lacked, at the least
+    stalled: int = 0  # epochs since that became less
     reason: str = ""  # why it failed
 
     @property
@@ -56,6 +59,12 @@ class Handover:
 
     def failed(self, reason: str) -> Self:
         return replace(self, stage=Stage.FAILED, reason=reason)
+
+    def waited(self, lacking: int | None) -> Self:
+        """It goes on for another epoch, with so many bytes to come, if that is known."""
+        if lacking is not None and (self.least is None or lacking < self.least):
+            return replace(self, least=lacking, stalled=0)
+        return replace(self, stalled=self.stalled + 1)
 
     def __str__(self) -> str:
         why = f" ({self.reason})" if self.reason else ""
@@ -120,6 +129,7 @@ class Placing:
     past: tuple[Handover, ...] = ()
     drained: frozenset[str] = field(default_factory=frozenset)
     settling: bool = False  # executors or workers came or went, and workers may not be even
+    version: int = 0  # of the last placement that there was
     _last: int = 0  # the id of the last handover
 
     def ask(self, worker: int, target: str) -> Self:
@@ -186,7 +196,7 @@ class Placing:
     def is_drained(self, executor: str) -> bool:
         """Has an executor no workers, nor any that have just left and may come back?"""
         homes = self.placement.homes if self.placement else ()
-        leaving = any(h.automatic and h.stage is Stage.SWITCHED for h in self.handovers)
+        leaving = any(h.stage is Stage.SWITCHED for h in self.handovers)
         return executor not in homes and not leaving
 
     # -- parts ---------------------------------------------------------------------------------
@@ -206,8 +216,11 @@ class Placing:
                 placing = placing._closed(handover.failed(f"worker {worker} was retired"))
             elif target not in seen.executors:
                 placing = placing._closed(handover.failed(f"executor {target} was lost"))
+            elif handover.stalled > PATIENCE:
+                placing = placing._given_up(handover)
             elif handover.stage is Stage.SWITCHED:
                 homes[worker] = target
+                placing = placing._with(handover.waited(None))
             elif target in self.drained:
                 placing = placing._closed(handover.failed(f"executor {target} is drained"))
             elif seen.is_fresh(target, worker) or self._flees(seen, handover, homes):
@@ -216,7 +229,23 @@ class Placing:
                 placing = placing._with(switched)
             elif worker not in homes:
                 placing = placing._closed(handover.failed("the executor that it ran on was lost"))
+            else:
+                held = seen.held.get(target, {}).get(worker)
+                placing = placing._with(handover.waited(held.lacking if held else None))
         return placing
+
+    def _given_up(self, handover: Handover) -> Self:
+        """One that does not end; the executor that it was to relieve is not drained any more."""
+        placing = self._closed(
+            handover.failed(
+                f"executor {handover.target} does not get its state: it has no room for it "
+                "(cache_bytes), or no keeper"
+                if handover.stage is Stage.BUILDING
+                else f"Spark does not run it on executor {handover.target} (spark.locality.wait)"
+            )
+        )
+        homes = self.placement.homes if self.placement else ()
+        return replace(placing, drained=self.drained - {*homes[handover.worker :][:1]})
 
     def _flees(self, seen: Seen, handover: Handover, homes: Mapping[int, str]) -> bool:
         """Has the worker lost its executor, and is the target the best refuge?"""
@@ -227,9 +256,10 @@ class Placing:
         """Where a worker without a home goes: to the newest replica, or where there are fewest."""
         workers = Counter(homes.values())
 
-        def merit(executor: str) -> tuple[tuple[int, int], bool, int]:
-            newest = seen.freshness(executor, worker) or (-1, 0)
-            return newest, executor not in self.drained, -workers[executor]
+        def merit(executor: str) -> tuple[tuple[bool, tuple[int, int]], bool, int]:
+            newest = seen.freshness(executor, worker)
+            known = newest is not None, newest or (0, 0)
+            return known, executor not in self.drained, -workers[executor]
 
         return max(sorted(seen.executors), key=merit)
 
@@ -295,18 +325,16 @@ class Placing:
     def _placed(
         self, seen: Seen, homes: Sequence[str], replicas: Iterable[tuple[str, ...]]
     ) -> Self:
-        before = self.placement
-        version = before.version if before else 0
-        placement = Placement.of(version, sorted(seen.executors), homes, replicas)
-        if placement != before:
-            placement = replace(placement, version=version + 1)
-        return replace(self, placement=placement)
+        placement = Placement.of(self.version, sorted(seen.executors), homes, replicas)
+        if placement != self.placement:
+            placement = replace(placement, version=self.version + 1)
+        return replace(self, placement=placement, version=placement.version)
 
     def _known(self) -> Placement:
         if self.placement is None:
             raise RefusedError(
-                "this query's workers are not pinned to executors: that needs at least two, and "
-                "Spark started with spark.shuffle.reduceLocality.enabled=false"
+                "this query's workers are not pinned to executors: that needs a cluster, and Spark "
+                "started with spark.shuffle.reduceLocality.enabled=false"
             )
         return self.placement
 
@@ -319,14 +347,7 @@ class Placing:
 
     def _superseded(self, worker: int) -> Self:
         known = next((h for h in self.handovers if h.worker == worker), None)
-        if known is None:
-            return self
-        if known.stage is Stage.SWITCHED:
-            raise RefusedError(
-                f"worker {worker} is just being handed over to executor {known.target}; ask again "
-                "when that is done"
-            )
-        return self._closed(known.failed("superseded"))
+        return self if known is None else self._closed(known.failed("superseded"))
 
     def _opened(self, worker: int, target: str, *, automatic: bool = False) -> Self:
         handover = Handover(self._last + 1, worker, target, automatic=automatic)

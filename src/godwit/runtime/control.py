@@ -152,10 +152,13 @@ class Control:
         with self._changed:
             return self._places.placing.find(number)
 
-    def is_drained(self, executor: str) -> bool:
-        """Has an executor no workers any more?"""
+    def draining(self, executor: str) -> str:
+        """What has become of the wish to drain an executor: 'open', 'done' or 'failed'."""
         with self._changed:
-            return self._places.placing.is_drained(executor)
+            placing = self._places.placing
+            if placing.is_drained(executor):
+                return "done"
+            return "open" if executor in placing.drained else "failed"
 
     @property
     def placement(self) -> Placement | None:

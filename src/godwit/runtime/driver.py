@@ -17,8 +17,10 @@ from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import HOME
 from godwit.log.manifest import Manifest
+from godwit.model.placement import Replicas
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
+from godwit.protocol.placing import Seen
 from godwit.runtime.compatible import check_restart
 from godwit.runtime.control import INITIAL, Control
 from godwit.runtime.courses import Courses
@@ -125,6 +127,7 @@ class Driver(Control):
         A replay of an epoch that was decided but not published gets the same intent; only where its
         workers run is decided anew, from the `executors` that there are.
         """
+        held = self._places.progress() if executors else {}
         with self._changed:
             if self._last is not None and epoch <= self._last.epoch:
                 return self._published(epoch, offsets)
@@ -138,7 +141,8 @@ class Driver(Control):
             if self._places.have_changed(executors):  # workers have to say again what they have
                 self._ready = dict.fromkeys(self._ready, NOTHING)
             decision = self._courses.begin(epoch, self._ready)
-            self._place(epoch, decision.routings, executors)
+            stored = self._journal.intent(epoch)  # of a replay, which may have other workers
+            self._place(epoch, (stored or decision).routings, executors, held)
             finished = {name for name, course in decision.courses.items() if course.is_finished}
             intent = self._journal.begin(
                 Intent(
@@ -165,12 +169,19 @@ class Driver(Control):
 
     def place(self, intent: Intent, executors: Executors) -> None:
         """Decide anew where the workers of an epoch run, since an executor was lost in it."""
+        held = self._places.progress()
         with self._changed:
-            self._place(intent.epoch, intent.routings, executors)
+            self._place(intent.epoch, intent.routings, executors, held)
 
-    def _place(self, epoch: int, routings: Mapping[str, Routing], executors: Executors) -> None:
+    def _place(
+        self,
+        epoch: int,
+        routings: Mapping[str, Routing],
+        executors: Executors,
+        held: Replicas,
+    ) -> None:
         sizes = bytes_by_worker(self._trees, routings) if executors else ()
-        self._places.begin(epoch, executors, sizes)
+        self._places.begin(Seen(epoch, executors, held, sizes))
 
     def work(self, intent: Intent, operator: str) -> Work:
         """What the workers of `operator` have to do in this epoch."""

@@ -201,7 +201,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
     receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
     placement = intent.placement and Placement.from_json(intent.placement)
-    progress = read_progress(history.root, intent.generation) if placement else {}
+    progress = read_progress(history.files.root, intent.generation) if placement else {}
     share, bytes = (np.bincount(routing.owners, each, routing.workers) for each in (rows, sizes))
     migrations = intent.migrations.get(name, {"open": None, "past": []})
     return OperatorView(

@@ -1,7 +1,7 @@
 """The placement of a running query: decided with each epoch, and again when an executor is lost."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -48,9 +48,8 @@ class Places:
         """Are there other executors than when the newest epoch was decided?"""
         return set(self.placement.executors if self.placement else ()) != executors.keys()
 
-    def begin(self, epoch: int, executors: Executors, sizes: Sequence[float]) -> None:
+    def begin(self, seen: Seen) -> None:
         """Decide where workers run in an epoch; again, if an executor was lost in it."""
-        seen = Seen(epoch, executors, self.progress() if executors else {}, sizes)
         self._become(self.placing.begin(seen))
 
     def published(self, epoch: int, places: Mapping[int, str]) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import pickle
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,8 +103,10 @@ class Receipt:
 
 
 def places(manifest: Manifest) -> dict[int, str]:
-    """The executor that each worker ran on in an epoch."""
-    return {r["worker"]: r["place"] for group in manifest.receipts.values() for r in group}
+    """The executor that each worker ran on in an epoch, if it was the same for all operators."""
+    seen = {(r["worker"], r["place"]) for group in manifest.receipts.values() for r in group}
+    often = Counter(worker for worker, _ in seen)
+    return {worker: place for worker, place in seen if often[worker] == 1}
 
 
 def _refs(files: Mapping[str, Sequence[WrittenFile]]) -> Iterator[FileRef]:

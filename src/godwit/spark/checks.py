@@ -7,8 +7,7 @@ from typing import Final
 from pyspark import SparkContext
 
 from godwit.errors import ConfigError
-from godwit.spark.executors import is_alone
-from godwit.spark.slots import LOCALITY
+from godwit.spark.executors import LOCALITY, can_stay, is_alone
 
 WAIT: Final = "spark.locality.wait"
 WAIT_PROCESS: Final = "spark.locality.wait.process"  # counts in its place, if it is set
@@ -27,8 +26,7 @@ def check(context: SparkContext, replicas: int | None) -> int:
         raise ConfigError(f"replicas must be a number from 0, which is none, not {replicas}")
     if is_alone(context):
         return replicas or 0
-    conf = context._jsc.sc().conf()
-    pinned = conf.getBoolean(LOCALITY, True) is False
+    conf, pinned = context._jsc.sc().conf(), can_stay(context)
     if replicas and not pinned:
         raise ConfigError(
             f"replicas={replicas} needs workers that stay on their executors: start Spark with "

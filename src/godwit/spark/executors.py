@@ -2,14 +2,16 @@
 
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from pyspark import SparkContext
 
 from godwit.runtime.executor import executor_id
 
+LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where its records come from
 TASKS: Final = 2  # for each executor, so that one that is free gets some
 ROUNDS: Final = 20
 
@@ -18,6 +20,11 @@ def is_alone(context: SparkContext) -> bool:
     """Is all in one process, which has no executors but itself?"""
     master = str(context.master)
     return master == "local" or master.startswith("local[")
+
+
+def can_stay(context: SparkContext) -> bool:
+    """Do Spark's settings let a task run on the same executor in every epoch?"""
+    return context._jsc.sc().conf().getBoolean(LOCALITY, True) is False
 
 
 def live(context: SparkContext) -> frozenset[str]:
@@ -40,31 +47,37 @@ class Executors:
     def ready(self) -> dict[str, str]:
         """By Spark's id: the host. The first call waits for those that there are."""
         if not self._hosts:
-            self._welcome()
+            self._hosts |= self.visit(_import)
         living = live(self._context)
         if living - self._hosts.keys() and not (self._welcoming and self._welcoming.is_alive()):
             self._welcoming = threading.Thread(
-                target=self._welcome_later, name="godwit-welcome", daemon=True
+                target=self._welcome, name="godwit-welcome", daemon=True
             )
             self._welcoming.start()
         return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
 
-    def _welcome_later(self) -> None:
-        with suppress(Exception):  # Spark may have ended; whoever is overlooked is asked again
-            self._welcome()
+    def visit(self, do: Callable[[], None], rounds: int = ROUNDS) -> dict[str, str]:
+        """Run tasks until each executor that lives has done it, unless one has no time for that;
+        returns those that have, with their hosts."""
+        seen: dict[str, str] = {}
+        for _ in range(rounds):
+            living = live(self._context)
+            if living <= seen.keys():
+                break
+            tasks = TASKS * len(living)
+            job = self._context.parallelize(range(tasks), tasks)
+            seen |= dict(job.mapPartitions(partial(_done, do)).collect())
+        return seen
 
     def _welcome(self) -> None:
-        """Run tasks until every executor has run one, unless one has no time for that."""
-        for _ in range(ROUNDS):
-            strangers = live(self._context) - self._hosts.keys()
-            if not strangers:
-                return
-            tasks = TASKS * (len(self._hosts) + len(strangers))
-            job = self._context.parallelize(range(tasks), tasks).mapPartitions(_introduce)
-            self._hosts |= dict(job.collect())
+        with suppress(Exception):  # Spark may have ended; whoever is overlooked is asked again
+            self._hosts |= self.visit(_import, rounds=1)
 
 
-def _introduce(_: Iterable[Any]) -> Iterator[tuple[str, str]]:
+def _import() -> None:
     import godwit.spark.engine  # noqa: F401  # it takes a second, which later tasks save
 
+
+def _done(do: Callable[[], None], _: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    do()
     yield executor_id(), socket.gethostname()

@@ -1,6 +1,7 @@
 """Starting the keeper of an executor from a task: executors run Python only inside of tasks."""
 
 import fcntl
+import logging
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from typing import Final
 
 from godwit.runtime.executor import jvm
 from godwit.runtime.keeper import LOCK, LOG, KeeperSpec
+
+log = logging.getLogger("godwit")
 
 MODULE: Final = "godwit.runtime.keeper"
 
@@ -26,8 +29,13 @@ def ensure(spec: KeeperSpec) -> bool:
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # there is one
+        os.close(lock)
+        return False
+    try:
         return _start(spec, lock)
-    except BlockingIOError:  # there is one
+    except OSError:  # of memory or disk; replicas lag, and the next task tries again
+        log.warning("the keeper of replicas could not be started", exc_info=True)
         return False
     finally:
         os.close(lock)  # the keeper has a descriptor of its own, and with it the lock

@@ -145,8 +145,9 @@ class Draining:
 
     @property
     def outcome(self) -> str:
-        """'open', or 'done' when an epoch is published in which no worker ran there."""
-        return "done" if self.driver.is_drained(self.executor) else "open"
+        """'open', 'done' when an epoch is published in which no worker ran there, or 'failed' when
+        nobody could take them."""
+        return self.driver.draining(self.executor)
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it is done, the query ends or `timeout` seconds have passed."""

@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.model.placement import Placement
 from godwit.runtime.executor import executor_id
 from godwit.runtime.work import CacheSpec
-from godwit.spark.executors import Executors, is_alone
+from godwit.spark.executors import Executors, can_stay, is_alone
 from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
-LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where most records come from
 
 RETRIES: Final = 3
+BEARABLE: Final = 10  # epochs
 
 log = logging.getLogger("godwit")
 
@@ -40,6 +40,7 @@ class Slots:
     anchor: DataFrame
     keys: Sequence[int]
     places: Sequence[str]
+    wanted: Sequence[str]  # executors, each as often as the others
     of_worker: Sequence[int] = ()
 
     @property
@@ -69,6 +70,7 @@ class Pinning:
         self._context = context
         self._executors = Executors(context)
         self._slots: Slots | None = None
+        self._used = 0  # how often the slots were used
 
     def executors(self) -> dict[str, str]:
         """The executors that are ready, with their hosts; none where workers cannot be pinned."""
@@ -82,16 +84,18 @@ class Pinning:
             self.close()
             return None
         known = self._slots
-        if known is None or not known.fit(placement):
+        self._used += 1
+        if known is None or not (known.fit(placement) or self._bears_with(known, placement)):
             self.close()
             known = _anchored(spark, placement)
+            self._used = 0
         self._slots = known
         return replace(known, of_worker=assign(known.places, placement.homes)[:workers])
 
     def sweep(self, cache: CacheSpec) -> None:
-        """Delete the local files of a query that has ended from the executors of its slots."""
-        if self._slots is not None:
-            self._slots.anchor.rdd.foreachPartition(partial(_sweep, cache))
+        """Delete the local files of a query that has ended; its keepers end with them."""
+        if self._is_possible:
+            self._executors.visit(partial(_sweep, cache))
 
     def close(self) -> None:
         """Let the anchor go: executors that hold one are not given back."""
@@ -99,10 +103,15 @@ class Pinning:
             self._slots.anchor.unpersist()
             self._slots = None
 
+    def _bears_with(self, slots: Slots, placement: Placement) -> bool:
+        """New slots take time: if those of now could not be had where they should be, workers are
+        elsewhere for some epochs."""
+        same = slots.wanted == placement.executors and len(slots.keys) >= len(placement.slots)
+        return same and self._used < BEARABLE
+
     @cached_property
     def _is_possible(self) -> bool:
-        stays = self._context.getConf().get(LOCALITY, "true") == "false"
-        return stays and not is_alone(self._context)
+        return can_stay(self._context) and not is_alone(self._context)
 
 
 def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:
@@ -136,13 +145,13 @@ def _anchored(spark: SparkSession, placement: Placement) -> Slots:
     keys = _keys(spark, width * executors)
     anchor, places = _cached(spark, keys, executors)
     for _ in range(RETRIES):
-        if set(Counter(places).values()) == {width}:
+        if Counter(places) == dict.fromkeys(placement.executors, width):
             break
         anchor.unpersist(blocking=True)
         anchor, places = _cached(spark, keys, executors)
     else:
         log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
-    return Slots(anchor, keys, places)
+    return Slots(anchor, keys, places, placement.executors)
 
 
 def _cached(
@@ -153,11 +162,15 @@ def _cached(
     with settings(spark, {"spark.sql.adaptive.enabled": "false"}):  # it would unite small parts
         rows = spark.createDataFrame([(key,) for key in keys], f"{SLOT} int")
         anchor = rows.repartition(len(keys), SLOT).cache()
-        parts = anchor.rdd
-        for first in range(0, len(keys), executors):
-            # Of idle executors each gets one task, before any gets a second.
-            wave = list(range(first, first + executors))
-            found |= spark.sparkContext.runJob(parts, _whereabouts, wave)
+        try:
+            parts = anchor.rdd
+            for first in range(0, len(keys), executors):
+                # Of idle executors each gets one task, before any gets a second.
+                wave = list(range(first, first + executors))
+                found |= spark.sparkContext.runJob(parts, _whereabouts, wave)
+        except BaseException:
+            anchor.unpersist()
+            raise
     return anchor, [found[slot] for slot in range(len(keys))]
 
 
@@ -169,7 +182,7 @@ def _keys(spark: SparkSession, count: int) -> list[int]:
     return [row.parts.index(part) for part in range(count)]
 
 
-def _sweep(cache: CacheSpec, rows: Iterable[Any]) -> None:
+def _sweep(cache: CacheSpec) -> None:
     shutil.rmtree(cache.path, ignore_errors=True)
 
 

@@ -7,13 +7,13 @@ killed on the way, and the state moves back.
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import godwit as gw
+from godwit.workloads.executors import processes
 
 KEYS = 5000
 ROWS = 2000  # an epoch
@@ -37,7 +37,7 @@ def main(home: Path, java: str) -> None:
     there = query.migrate(TARGET, strategy="batched:2")
     query.await_epoch((query.epoch or 0) + 2)
     (home / "killed").write_text(str(query.epoch))
-    os.kill(min(processes(spark).values()), signal.SIGKILL)
+    os.kill(min(processes(spark.sparkContext).values()), signal.SIGKILL)
     assert there.wait() == "done"
     query.await_epoch((query.epoch or 0) + 2)
     assert query.migrate(2, strategy="paced").wait() == "done"
@@ -56,20 +56,6 @@ def start(spark: SparkSession, home: Path, workers: int = 2, replicas: int = 0) 
         .to(gw.files(home / "output"))
         .start(home / "checkpoint", workers=workers, bins=BINS, replicas=replicas, retention=1000)
     )
-
-
-def processes(spark: SparkSession) -> dict[str, int]:
-    """The process ids of the executors' JVMs, by Spark's id of the executor."""
-    application = str(spark.sparkContext.applicationId)
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):  # a process may end meanwhile
-                command = (entry / "cmdline").read_bytes().decode(errors="replace")
-                if "CoarseGrainedExecutorBackend" in command and application in command:
-                    words = command.split("\0")
-                    found[words[words.index("--executor-id") + 1]] = int(entry.name)
-    return found
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from godwit.model.placement import Placement
-from tests.spark.cluster.application import CONF, processes, start
+from godwit.workloads.executors import processes
+from tests.spark.cluster.application import CONF, start
 
 WORKERS = 3
 MORE: dict[str, Any] = {
@@ -65,7 +66,7 @@ class Story:
 
     def kill(self, *executors: str) -> None:
         """SIGKILL, all at once."""
-        known = processes(self.spark)
+        known = processes(self.spark.sparkContext)
         for executor in executors:
             os.kill(known[executor], signal.SIGKILL)
 
@@ -136,7 +137,7 @@ def during_handover(story: Story, placement: Placement, victim: str) -> None:
 
 def hang(story: Story, executor: str) -> None:
     """Stop it, until the query goes on without it; then wake it."""
-    pid = processes(story.spark)[executor]
+    pid = processes(story.spark.sparkContext)[executor]
     os.kill(pid, signal.SIGSTOP)
     story.epochs(3)
     with suppress(ProcessLookupError):  # Spark may have ended it
