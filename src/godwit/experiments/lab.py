@@ -33,6 +33,7 @@ _CONF: Final = {
     # So that workers stay where they are; see docs/how-it-works.md.
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "30s",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # all executors are there at the begin
     "spark.driver.memory": "6g",
     "spark.sql.shuffle.partitions": "2",
     **START_SETTINGS,  # for Spark's own queries, too: the faster way to write their logs
