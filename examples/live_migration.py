@@ -124,7 +124,14 @@ def migrate(spark: SparkSession, checkpoint: Path, strategy: str) -> Run:
             since=gw.min("timestamp"),
         )
         .to(gw.files(checkpoint.with_suffix(".output")))
-        .start(checkpoint, workers=2, bins=BINS, initial={"users": known}, listener=reports.append)
+        .start(
+            checkpoint,
+            workers=2,
+            bins=BINS,
+            initial={"users": known},
+            replicas=0,  # with replicas on both executors there would be nothing to fetch
+            listener=reports.append,
+        )
     )
     say("  2 workers count the views that come in")
     await_second(query, WARM_UP + STEADY)

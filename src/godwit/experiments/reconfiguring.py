@@ -53,7 +53,8 @@ def varying(lab: Lab) -> Findings:
     warm_up, at, seconds = float(step), 1.25 * cycle, 2.0 * cycle
     leaving = (Departure(at, "drained"),)
     with lab.spark(CLUSTER, CONF) as spark:
-        report = lab.run(spark, "nbq8", Run(NBQ8, rate, WORKERS, seconds, warm_up, leaving, BINS))
+        wanted = Run(NBQ8, rate, WORKERS, seconds, warm_up, leaving, BINS, replicas=1)
+        report = lab.run(spark, "nbq8", wanted)
     about = (
         f"NBQ8 on 3 executors with replicas; the rate goes from 1,000 to {highest},000 events a "
         f"second and back, in steps of {step} s. An executor is drained: its workers are handed "
@@ -73,7 +74,7 @@ def _reconfigured(
     reports = {}
     with lab.spark(CLUSTER, CONF) as spark:
         for one in lab.pick(QUERIES, QUERIES[1:2]):
-            wanted = Run(one, rate, workers, seconds, warm_up, happens(at), BINS)
+            wanted = Run(one, rate, workers, seconds, warm_up, happens(at), BINS, replicas=1)
             reports[one.name] = lab.run(spark, one.name, wanted)
     about = (
         f"{rate.until(SECOND) - 1:,} events a second, {workers} workers on 3 executors, with a "

@@ -104,7 +104,7 @@ class Run:
     moves: tuple[Move | Departure, ...] = ()
     bins: int = BINS
     epoch_events: int | None = None
-    replicas: int = 1
+    replicas: int = 0  # of each worker, on other executors
 
     def check(self) -> None:
         """Refuse what cannot be run."""
