@@ -66,7 +66,7 @@ def test_plan_apply_watch_abort_history(spark: SparkSession, feed: Feed, tmp_pat
         assert command("watch", checkpoint)[0] == 1
         assert query.routing() == gw.Routing.even(4096, 2).spread(4)
 
-        code, (past,) = command("history", checkpoint)
-        assert [one["outcome"] for one in past] == ["done", "rolled back"]
+        code, (told,) = command("history", checkpoint)
+        assert [one["outcome"] for one in told["migrations"]] == ["done", "rolled back"]
     finally:
         query.stop()

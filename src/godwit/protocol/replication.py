@@ -19,7 +19,7 @@ def place_replicas(
     were `before` as long as that is so and the executor has not much more than its share.
 
     >>> place_replicas(["0", "0", "1"], [5, 3, 4], {"0": "a", "1": "a", "2": "a"}, 1)
-    [('2',), ('1',), ('0',)]
+    [('1',), ('2',), ('0',)]
     """
     load = dict.fromkeys(hosts, 0.0)
     share = SLACK * copies * sum(sizes) / max(len(hosts), 1)
