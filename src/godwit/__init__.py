@@ -17,8 +17,9 @@ from godwit.operators.functions import avg, count, first, last, max, min, sum
 from godwit.operators.windows import counted, session, sliding, tumbling
 from godwit.runtime.prometheus import PrometheusFile
 from godwit.runtime.report import EpochReport, OperatorReport
+from godwit.spark.handles import Migration, Scheduled
 from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
-from godwit.spark.query import Migration, Query, Scheduled
+from godwit.spark.query import Query
 from godwit.spark.reading import read_state
 from godwit.spark.sinks import console, files, foreach_batch, memory, table
 from godwit.spark.stream import Job, Stream, stream

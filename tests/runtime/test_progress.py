@@ -17,8 +17,8 @@ from godwit.model.routing import Routing
 from godwit.protocol.migration import Migration, Phase
 from godwit.runtime.overview import Overview
 from godwit.runtime.sizes import fetch_rate, seconds_left
-from godwit.spark import query
-from godwit.spark.query import Progress
+from godwit.spark import handles
+from godwit.spark.handles import Progress
 from godwit.strategies import batched
 from godwit.testing import Simulation
 from tests.runtime.samples import simulate, words
@@ -41,7 +41,7 @@ def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -
     files = [path for path in (tmp_path / "godwit" / "state").rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     request = sim.driver.migrate("counts", TARGET, strategy=batched(5))
-    migration = query.Migration(sim.driver, request)
+    migration = handles.Migration(sim.driver, request)
     assert migration.progress.bins == 12
     for arrived, epochs in ((5, 2), (10, 1)):
         sim.feed([])

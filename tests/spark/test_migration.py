@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import godwit as gw
 from godwit.log.layout import HOME
 from godwit.runtime.verify import verify
-from godwit.spark.query import Progress
+from godwit.spark.handles import Progress
 from tests.spark.counting import counting, state, words
 from tests.spark.feed import Feed
 

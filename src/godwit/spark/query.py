@@ -2,10 +2,8 @@
 
 import shutil
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack, overload
 
@@ -14,15 +12,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from godwit.errors import ConfigError, GodwitError, RefusedError
 from godwit.log.history import History
 from godwit.model.placement import Placement, Replicas
-from godwit.model.requests import Migrate, OnTimeout, Schedule
+from godwit.model.requests import OnTimeout
 from godwit.model.routing import Routing, Update
 from godwit.planner.projected import Projected
-from godwit.runtime.driver import Driver
-from godwit.runtime.sizes import seconds_left
 from godwit.runtime.targets import Measured, Planner, target
 from godwit.spark.engine import Engine
+from godwit.spark.handles import Draining, Handover, Migration, Scheduled
 from godwit.strategies import Strategy, parse
-from godwit.strategies.steps import left
 
 _TIDY_SECONDS = 10.0  # to wait for, at most, while the files of a query that has ended are deleted
 
@@ -34,151 +30,6 @@ class How(TypedDict, total=False):
     deadline: float | None
     on_timeout: OnTimeout
     supersede: bool
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Migration:
-    """An accepted migration of one operator.
-
-    It is durable: if the query ends first, it is *open* and goes on when the query starts again,
-    unless that start gives another number of workers or bins, which overrules it.
-    """
-
-    driver: Driver
-    request: Migrate
-
-    def __repr__(self) -> str:
-        return (
-            f"<Migration {self.id} of '{self.request.operator}': to {self.request.target.workers} "
-            f"workers, {self.request.strategy}, {self.outcome}>"
-        )
-
-    @property
-    def id(self) -> int:
-        return self.request.id
-
-    @property
-    def outcome(self) -> str:
-        """'open', or once its last epoch is published how it ended: 'done', 'aborted', 'rolled
-        back', 'superseded' or 'overruled'."""
-        return str(self.driver.outcome(self.id) or "open")
-
-    @property
-    def progress(self) -> "Progress":
-        """How many of its bins are where they shall be, and what is left of it."""
-        course = self.driver.course(self.request.operator)
-        migration = course.migration
-        if migration is None or migration.id != self.id:
-            ended = self.driver.ended(self.id)
-            arrived, bins = (ended.arrived, ended.bins) if ended else (0, 0)
-            return Progress(arrived, bins, self.outcome)
-        total = len(left(migration.origin, migration.target))
-        rest = left(course.routing, migration.goal)
-        return Progress(
-            total - len(rest),
-            total,
-            self.outcome,
-            round(self.driver.sizes(self.request.operator)[rest].sum()),
-            seconds_left(migration, course.routing, self.driver.pace(), time.time()),
-        )
-
-    def wait(self, timeout: float | None = None) -> str:
-        """Wait until it has ended, the query ends or `timeout` seconds have passed."""
-        self.driver.wait_for(lambda: self.outcome != "open", timeout)
-        return self.outcome
-
-    def abort(self, *, rollback: bool = False) -> None:
-        """End it after the steps that have begun; with `rollback`, move its bins back."""
-        self.driver.abort(self.request.operator, self.id, rollback=rollback)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Of a migration: bins that have arrived, bins in all, its outcome so far, and an estimate of
-    the bytes and seconds that are left."""
-
-    arrived: int
-    bins: int
-    outcome: str
-    bytes_left: int = 0
-    seconds_left: float | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Handover:
-    """An accepted handover of a worker to another executor.
-
-    It is of this run of the query: executors, and what they hold, end with their application.
-    """
-
-    driver: Driver
-    id: int
-
-    def __repr__(self) -> str:
-        return f"<{self.driver.handover_now(self.id) or f'Handover {self.id}: forgotten'}>"
-
-    @property
-    def outcome(self) -> str:
-        """'building' while the target fetches the worker's state, 'switched' from the epoch on in
-        which the worker runs there, 'done' when such an epoch is published; or 'failed'."""
-        now = self.driver.handover_now(self.id)
-        return "forgotten" if now is None else str(now.stage)
-
-    @property
-    def reason(self) -> str:
-        """Why it failed, if it has."""
-        now = self.driver.handover_now(self.id)
-        return now.reason if now else ""
-
-    def wait(self, timeout: float | None = None) -> str:
-        """Wait until it is done or has failed, the query ends or `timeout` seconds have passed."""
-        self.driver.wait_for(lambda: self.outcome not in ("building", "switched"), timeout)
-        return self.outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Draining:
-    """An executor that gives its workers away."""
-
-    driver: Driver
-    executor: str
-
-    @property
-    def outcome(self) -> str:
-        """'open', 'done' when an epoch is published in which no worker ran there, or 'failed' when
-        nobody could take them."""
-        return self.driver.draining(self.executor)
-
-    def wait(self, timeout: float | None = None) -> str:
-        """Wait until it is done, the query ends or `timeout` seconds have passed."""
-        self.driver.wait_for(lambda: self.outcome != "open", timeout)
-        return self.outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled:
-    """Accepted updates, durable like a migration, which take effect at their epochs."""
-
-    driver: Driver
-    request: Schedule
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last update."""
-        return self.request.last
-
-    @property
-    def outcome(self) -> str:
-        """'open', 'done' when the epoch of the last update is published, or 'superseded'."""
-        if self.driver.is_dropped(self.request.id):
-            return "superseded"
-        committed = self.driver.committed
-        return "done" if committed is not None and committed >= self.epoch else "open"
-
-    def wait(self, timeout: float | None = None) -> str:
-        """Wait until it is over, the query ends or `timeout` seconds have passed."""
-        self.driver.wait_for(lambda: self.outcome != "open", timeout)
-        return self.outcome
 
 
 class Query:
