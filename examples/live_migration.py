@@ -32,6 +32,7 @@ STRATEGIES = ("all-at-once", "paced")
 WARM_UP, STEADY, AFTER = 14, 14, 6  # seconds of the stream
 SETTLING = 2  # seconds after the last step, in which its epoch may still run
 BINS = 4096
+NETWORK = 125_000_000  # bytes a second, 1 Gbit/s: all is on one disk here, as it is on no cluster
 CLUSTER = {
     "spark.master": "local-cluster[2,2,1536]",
     # So that workers stay where they are; see docs/how-it-works.md.
@@ -93,7 +94,7 @@ def main() -> None:
 
 def play(home: Path) -> Iterator[Run]:
     """One run for each strategy, in one Spark application."""
-    say("starting Spark: two executors with two cores each")
+    say("starting Spark: two executors with two cores each, which read state at 1 Gbit/s together")
     spark = SparkSession.builder.config(map=CLUSTER).getOrCreate()
     for strategy in STRATEGIES:
         say(f"\n{strategy}: a state of {USERS:,} users and about {USERS * PAGE_BYTES >> 20} MiB")
@@ -130,6 +131,7 @@ def migrate(spark: SparkSession, checkpoint: Path, strategy: str) -> Run:
             bins=BINS,
             initial={"users": known},
             replicas=0,  # with replicas on both executors there would be nothing to fetch
+            fetch_rate=NETWORK,
             listener=reports.append,
         )
     )
@@ -137,7 +139,7 @@ def migrate(spark: SparkSession, checkpoint: Path, strategy: str) -> Run:
     await_second(query, WARM_UP + STEADY)
     asked, steady = time.time(), len(reports)
     migration = query.migrate(gw.Routing.even(BINS, 4), strategy=strategy)
-    while migration.wait(timeout=1) == "open":
+    while migration.wait(timeout=3) == "open":
         progress = migration.progress
         say(f"  moving to 4 workers: {progress.arrived:,} of {progress.bins:,} bins are there")
     done = time.time()

@@ -66,6 +66,10 @@ def test_files_of_an_epoch_without_rows_are_not_made(
     assert not (out / "epoch=0").exists()
     files.deliver(1, rows(spark, 9), "b", 0)
     assert delivered(spark.read.parquet(str(out))) == {(1, 9)}
+    assert files.link(2, [], "c")
+    assert not (out / "epoch=2").exists()
+    with pytest.raises(DamagedFileError, match="holds commit b, not commit z"):
+        files.link(1, [], "z")
 
 
 def test_files_of_another_history_are_not_overwritten(

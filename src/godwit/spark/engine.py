@@ -266,7 +266,7 @@ class Engine:
         self.driver.check()
 
     def _linked(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
-        if not refs or self._last_steps or not isinstance(self.sink, Files):
+        if self._last_steps or not isinstance(self.sink, Files):
             return False
         return self.sink.link(epoch, [self.driver.root / ref.name for ref in refs], commit)
 

@@ -2,12 +2,14 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+import pyarrow as pa
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from godwit.runtime.executor import executor_id
 
@@ -36,11 +38,12 @@ class Executors:
     """The executors that live and have run a task in Python, with their hosts.
 
     The first task on an executor takes seconds: a process has to start and to import what it needs.
-    One that joins later is welcomed by a job in the background, so that no epoch waits for it.
+    One that joins later is welcomed by a job in the background, so that no epoch waits for it. The
+    tasks are those of a DataFrame, as the epochs' are: Spark keeps other processes for RDDs.
     """
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._hosts: dict[str, str] = {}  # of all that have ever been welcomed
         self._welcoming: threading.Thread | None = None
 
@@ -48,7 +51,7 @@ class Executors:
         """By Spark's id: the host. The first call waits for those that there are."""
         if not self._hosts:
             self._hosts |= self.visit(_import)
-        living = live(self._context)
+        living = live(self._spark.sparkContext)
         if living - self._hosts.keys() and not (self._welcoming and self._welcoming.is_alive()):
             self._welcoming = threading.Thread(
                 target=self._welcome, name="godwit-welcome", daemon=True
@@ -61,12 +64,14 @@ class Executors:
         returns those that have, with their hosts."""
         seen: dict[str, str] = {}
         for _ in range(rounds):
-            living = live(self._context)
+            living = live(self._spark.sparkContext)
             if living <= seen.keys():
                 break
             tasks = TASKS * len(living)
-            job = self._context.parallelize(range(tasks), tasks)
-            seen |= dict(job.mapPartitions(partial(_done, do)).collect())
+            job = self._spark.range(0, tasks, 1, tasks).mapInArrow(
+                partial(_done, do), "executor string, host string"
+            )
+            seen |= {row.executor: row.host for row in job.collect()}
         return seen
 
     def _welcome(self) -> None:
@@ -78,6 +83,8 @@ def _import() -> None:
     import godwit.spark.engine  # noqa: F401  # it takes a second, which later tasks save
 
 
-def _done(do: Callable[[], None], _: Iterable[Any]) -> Iterator[tuple[str, str]]:
+def _done(do: Callable[[], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass  # Spark ends a Python process that leaves its input unread
     do()
-    yield executor_id(), socket.gethostname()
+    yield pa.RecordBatch.from_pydict({"executor": [executor_id()], "host": [socket.gethostname()]})

@@ -122,7 +122,8 @@ class Files:
         if not self._delivered(target, commit):
             self._join(epoch)
             try:
-                self._publish(epoch, commit, target, partial(_link_all, outputs))
+                if outputs:
+                    self._publish(epoch, commit, target, partial(_link_all, outputs))
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise

@@ -10,12 +10,13 @@ computes and caches the part on another one.
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Final
 
-from pyspark import SparkContext, TaskContext
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from godwit.model.placement import Placement
@@ -66,9 +67,9 @@ class Slots:
 class Pinning:
     """Gives workers slots at the executors of their placement."""
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
-        self._executors = Executors(context)
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._executors = Executors(spark)
         self._slots: Slots | None = None
         self._used = 0  # how often the slots were used
 
@@ -158,7 +159,6 @@ def _cached(
     spark: SparkSession, keys: Sequence[int], executors: int
 ) -> tuple[DataFrame, list[str]]:
     """An anchor, and the executor of each of its parts."""
-    found: dict[int, str] = {}
     with settings(spark, {"spark.sql.adaptive.enabled": "false"}):  # it would unite small parts
         rows = spark.createDataFrame([(key,) for key in keys], f"{SLOT} int")
         anchor = rows.repartition(len(keys), SLOT).cache()
@@ -167,7 +167,10 @@ def _cached(
             for first in range(0, len(keys), executors):
                 # Of idle executors each gets one task, before any gets a second.
                 wave = list(range(first, first + executors))
-                found |= spark.sparkContext.runJob(parts, _whereabouts, wave)
+                spark.sparkContext.runJob(parts, list, wave)
+            # Now they are cached; this also starts the processes that the next epoch will need.
+            rows = anchor.mapInArrow(_whereabouts, "slot int, executor string")
+            found = {row.slot: row.executor for row in rows.collect()}
         except BaseException:
             anchor.unpersist()
             raise
@@ -186,9 +189,11 @@ def _sweep(cache: CacheSpec) -> None:
     shutil.rmtree(cache.path, ignore_errors=True)
 
 
-def _whereabouts(rows: Iterable[Any]) -> Iterator[tuple[int, str]]:
-    for _ in rows:  # so that the part is computed and cached
-        pass
+def _whereabouts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass  # Spark ends a Python process that leaves its input unread
     context = TaskContext.get()
     assert context is not None
-    yield context.partitionId(), executor_id()
+    yield pa.RecordBatch.from_pydict(
+        {"slot": pa.array([context.partitionId()], pa.int32()), "executor": [executor_id()]}
+    )

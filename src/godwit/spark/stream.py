@@ -340,7 +340,7 @@ class Job:
             ),
             replicas=copies,
         )
-        pinning = Pinning(spark.sparkContext)
+        pinning = Pinning(spark)
         log = driver.spark_log()
         ticking = with_ticks(source, driver.root / TICKS)
         if driver.committed is None:
