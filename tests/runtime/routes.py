@@ -132,7 +132,7 @@ class Routes:
     def __init__(self, workers: int, bins: int) -> None:
         self.begun = -1
         self._given: int | None = workers
-        self._plan = Plan(even(bins, workers))
+        self._plan = Plan(Routing.even(bins, workers))
         self._plans: dict[int, Plan] = {}
         self._asked: list[Asked] = []
 
@@ -184,7 +184,7 @@ class Routes:
         Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
         both are given. A program that names the same number of workers as before asks for nothing.
         """
-        decided = self._plans.get(self.begun) or Plan(even(bins or 0, workers or 0))
+        decided = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
         routing, self._given = decided.routing, workers or decided.given
         if workers == decided.given:
             workers = None
@@ -192,7 +192,7 @@ class Routes:
             first_parts = np.arange(bins) * routing.bins // bins
             routing = Routing(routing.owners[first_parts], routing.workers)
         if workers is not None and workers != routing.workers:
-            routing = even(routing.bins, workers)
+            routing = Routing.even(routing.bins, workers)
         asked, self._plan, self._asked = self._asked, decided, []
         for one in asked:
             self.know(one)
@@ -208,10 +208,6 @@ class Routes:
         self.begun, self._asked = epoch, []
         self._plan = self._plans[epoch] = replace(self._plans[epoch], wishes=())
         self._plans = {e: plan for e, plan in self._plans.items() if e <= epoch}
-
-
-def even(bins: int, workers: int) -> Routing:
-    return Routing(np.array([bin * workers // bins for bin in range(bins)]), workers)
 
 
 def _granted(wishes: Sequence[Wish], routing: Routing, epoch: int) -> Routing:

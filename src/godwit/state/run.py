@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.model.routing import SEGMENTS as SEGMENTS
 from godwit.model.routing import Routing
 from godwit.state.table import HASH
 
-SEGMENT_BITS: Final = 6
-SEGMENTS: Final = 1 << SEGMENT_BITS
+SEGMENT_BITS: Final = SEGMENTS.bit_length() - 1
 
 _SHIFT: Final = np.uint64(64 - SEGMENT_BITS)
 _BORDERS: Final = np.arange(1, SEGMENTS, dtype=np.uint64) << _SHIFT
