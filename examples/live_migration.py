@@ -38,6 +38,7 @@ CLUSTER = {
     # So that workers stay where they are; see docs/how-it-works.md.
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "30s",
+    "spark.python.daemon.module": "godwit.spark.daemon",  # Python starts sooner
     "spark.sql.shuffle.partitions": "2",
     # A short run on few cores has no use for the JVM's second compiler.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",

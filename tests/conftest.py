@@ -37,7 +37,7 @@ def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
         .config("spark.driver.memory", "2g")
         .config("spark.driver.extraJavaOptions", QUICK_JAVA)
         .config("spark.executorEnv.PYTHONPATH", str(pytestconfig.rootpath))
-        .config("spark.python.daemon.module", "tests.spark.daemon")
+        .config("spark.python.daemon.module", "godwit.spark.daemon")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", False)

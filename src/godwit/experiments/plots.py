@@ -32,9 +32,8 @@ def timelines(reports: Mapping[str, Report]) -> Figure:
         greatest = panel.plot(line.begin, line.greatest, color=COLOURS[1], lw=1, label="greatest")
         median = panel.plot(line.begin, line.median, color=COLOURS[0], lw=1, label="median")
         panel.set_title(name, loc="left", fontsize=9)
-        panel.set_yscale("log")
+        _logarithmic(panel, "y")
         panel.set_ylim(0.1, max(2.0, 1.3 * highest))
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         panel.set_ylabel("latency, s")
     moves = Patch(color=MOVING, label="state moves")
     handles = [*greatest, *median, moves]
@@ -53,10 +52,9 @@ def ccdfs(reports: Mapping[str, Report], kinds: Sequence[str] = ("moving",)) -> 
                 ends, shares = np.array(histograms[kind].ccdf()).T
                 label = name if len(kinds) == 1 else f"{name}, {kind}"
                 panel.step(ends / SECOND, shares, style, color=_colour(number), lw=1.3, label=label)
-    panel.set_xscale("log")
+    _logarithmic(panel, "x")
     panel.set_yscale("log")
     panel.set_ylim(1e-5, 1.1)
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     panel.set_xlabel("latency, s")
     panel.set_ylabel("share of events above")
     panel.legend(fontsize=8, frameon=False)
@@ -93,11 +91,7 @@ def curves(
             if np.isfinite(point).all():
                 panel.annotate(label, point, (4, 4), textcoords="offset points", fontsize=7)
     for name in log:
-        getattr(panel, f"set_{name}scale")("log")
-        axis = getattr(panel, f"{name}axis")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        axis.set_minor_formatter(NullFormatter())
+        _logarithmic(panel, name)
     panel.set_xlabel(x)
     panel.set_ylabel(y)
     panel.legend(fontsize=8, frameon=False)
@@ -133,6 +127,15 @@ def stacked(bars: Mapping[str, Mapping[str, float]]) -> Figure:
     panel.set_xlabel("seconds")
     panel.legend(fontsize=8, frameon=False, ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1))
     return figure
+
+
+def _logarithmic(panel: Axes, name: str) -> None:
+    """The axis x or y, with numbers as people write them."""
+    getattr(panel, f"set_{name}scale")("log")
+    axis = getattr(panel, f"{name}axis")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _panels(count: int, height: float) -> tuple[Figure, Sequence[Axes]]:

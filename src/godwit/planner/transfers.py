@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError
-from godwit.model.routing import Move
+from godwit.model.routing import Move, Update
 from godwit.planner.assignment import Floats, Ints
 from godwit.planner.inputs import ROUNDING, check_weights
 from godwit.planner.placement import Owners, check_owners
@@ -24,7 +24,7 @@ NOTHING = 1e-12  # of the longest transfer: what is left by rounding
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """The moves of a migration in phases; strategies may follow their order.
+    """The moves of a migration in phases, whose order a query may follow (`updates`).
 
     In a phase a worker sends to at most one other, and receives from at most one. `seconds` is
     predicted: a worker goes on to its next phase as soon as the one that it sends to or receives
@@ -40,6 +40,14 @@ class Transfers:
         """The bins in the order of their phases."""
         return np.array([move.bin for phase in self.phases for move in phase], np.int64)
 
+    def updates(self, epoch: int) -> list[Update]:
+        """For `query.schedule`: a phase an epoch, the first one in `epoch`."""
+        return [
+            Update(later, move.bin, move.target)
+            for later, phase in enumerate(self.phases, epoch)
+            for move in phase
+        ]
+
 
 def transfers(
     before: npt.ArrayLike, after: npt.ArrayLike, size: npt.ArrayLike, bandwidth: float
@@ -53,6 +61,8 @@ def transfers(
     [[(1, 0, 2), (3, 1, 0)], [(0, 0, 1), (2, 1, 2)]]
     >>> found.seconds, found.bound
     (2.0, 2.0)
+    >>> [(update.epoch, update.bin, update.worker) for update in found.updates(epoch=7)]
+    [(7, 1, 2), (7, 3, 0), (8, 0, 1), (8, 2, 2)]
     """
     sizes, _ = check_weights(size, size)
     old, new = check_owners(before, len(sizes)), check_owners(after, len(sizes))

@@ -2,6 +2,8 @@
 
 import socket
 import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -16,6 +18,8 @@ from godwit.runtime.executor import executor_id
 LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where its records come from
 TASKS: Final = 2  # for each executor, so that one that is free gets some
 ROUNDS: Final = 20
+PATIENCE: Final = 1.0  # seconds
+POLL: Final = 0.01
 
 
 def is_alone(context: SparkContext) -> bool:
@@ -38,8 +42,9 @@ class Executors:
     """The executors that live and have run a task in Python, with their hosts.
 
     The first task on an executor takes seconds: a process has to start and to import what it needs.
-    One that joins later is welcomed by a job in the background, so that no epoch waits for it. The
-    tasks are those of a DataFrame, as the epochs' are: Spark keeps other processes for RDDs.
+    One that joins later is welcomed by a job in the background, which keeps its cores busy until it
+    is ready: otherwise an epoch would get them, and wait. The tasks are those of a DataFrame, as
+    the epochs' are: Spark keeps other processes for RDDs.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -53,10 +58,12 @@ class Executors:
             self._hosts |= self.visit(_import)
         living = live(self._spark.sparkContext)
         if living - self._hosts.keys() and not (self._welcoming and self._welcoming.is_alive()):
+            job = f"godwit-{uuid.uuid4().hex}"
             self._welcoming = threading.Thread(
-                target=self._welcome, name="godwit-welcome", daemon=True
+                target=self._welcome, args=[job], name="godwit-welcome", daemon=True
             )
             self._welcoming.start()
+            self._await_tasks(job)
         return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
 
     def visit(self, do: Callable[[], None], rounds: int = ROUNDS) -> dict[str, str]:
@@ -67,16 +74,33 @@ class Executors:
             living = live(self._spark.sparkContext)
             if living <= seen.keys():
                 break
-            tasks = TASKS * len(living)
+            tasks = max(TASKS * len(living), self._spark.sparkContext.defaultParallelism)
             job = self._spark.range(0, tasks, 1, tasks).mapInArrow(
                 partial(_done, do), "executor string, host string"
             )
             seen |= {row.executor: row.host for row in job.collect()}
         return seen
 
-    def _welcome(self) -> None:
+    def _welcome(self, job: str) -> None:
         with suppress(Exception):  # Spark may have ended; whoever is overlooked is asked again
+            self._spark.sparkContext.setJobGroup(job, "welcomes executors")
             self._hosts |= self.visit(_import, rounds=1)
+
+    def _await_tasks(self, job: str) -> None:
+        """Wait until no task of a job waits for a core, unless others keep them all busy."""
+        tracker = self._spark.sparkContext.statusTracker()
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            stages = [
+                stage
+                for id in tracker.getJobIdsForGroup(job)
+                if (known := tracker.getJobInfo(id)) is not None
+                for number in known.stageIds
+                if (stage := tracker.getStageInfo(number)) is not None
+            ]
+            if stages and all(s.numActiveTasks + s.numCompletedTasks >= s.numTasks for s in stages):
+                return
+            time.sleep(POLL)
 
 
 def _import() -> None:

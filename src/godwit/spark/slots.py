@@ -50,10 +50,13 @@ class Slots:
         return {part: worker for worker, part in enumerate(self.of_worker)}
 
     def fit(self, placement: Placement) -> bool:
-        """Is there a slot for each worker at its executor, and is the anchor still cached?"""
+        """Is there a slot for each worker at its executor, and is the anchor still cached?
+
+        Those of an executor that was lost stay, without a worker, until others come.
+        """
         had = Counter(self.places)
         return (
-            had.keys() == set(placement.executors)
+            had.keys() >= set(placement.executors)
             and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
             and self.anchor.storageLevel.useMemory
         )
@@ -163,11 +166,10 @@ def _cached(
         rows = spark.createDataFrame([(key,) for key in keys], f"{SLOT} int")
         anchor = rows.repartition(len(keys), SLOT).cache()
         try:
-            parts = anchor.rdd
+            parts = anchor._jdf.javaToPython()  # these tasks are the JVM's alone
             for first in range(0, len(keys), executors):
                 # Of idle executors each gets one task, before any gets a second.
-                wave = list(range(first, first + executors))
-                spark.sparkContext.runJob(parts, list, wave)
+                parts.collectPartitions(_ints(spark, range(first, first + executors)))
             # Now they are cached; this also starts the processes that the next epoch will need.
             rows = anchor.mapInArrow(_whereabouts, "slot int, executor string")
             found = {row.slot: row.executor for row in rows.collect()}
@@ -175,6 +177,15 @@ def _cached(
             anchor.unpersist()
             raise
     return anchor, [found[slot] for slot in range(len(keys))]
+
+
+def _ints(spark: SparkSession, numbers: Sequence[int]) -> Any:
+    """Numbers as an array of the JVM's."""
+    gateway: Any = spark.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.int, len(numbers))
+    for place, number in enumerate(numbers):
+        array[place] = number
+    return array
 
 
 def _keys(spark: SparkSession, count: int) -> list[int]:

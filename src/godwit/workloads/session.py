@@ -21,6 +21,7 @@ def session(master: str, conf: Mapping[str, str] = MappingProxyType({})) -> Iter
     builder = (
         SparkSession.builder.master(master)
         .appName("godwit")
+        .config("spark.python.daemon.module", "godwit.spark.daemon")
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)
         .config("spark.log.level", "OFF")

@@ -2,12 +2,15 @@
 
 It counts by key, three workers with a replica each. What happened is left in HOME/events.json: by
 name, the epoch before it, the placement of that, and the epoch in which the query had got over it.
+In the end it kills itself, while a handover is open; started again, it goes on for some epochs.
 """
 
 import json
 import os
+import random
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +24,7 @@ from godwit.model.placement import Placement
 from godwit.workloads.executors import processes
 from tests.spark.cluster.application import CONF, start
 
+EVENTS = "events.json"
 WORKERS = 3
 MORE: dict[str, Any] = {
     # A hung executor is found out within seconds.
@@ -80,18 +84,27 @@ def main(home: Path, java: str) -> None:
     spark = builder.config(map=CONF | MORE | options).getOrCreate()
     query = start(spark, home, workers=WORKERS, replicas=1)
     story = Story(spark, query)
+    if not (home / EVENTS).exists():
+        live(story)
+        (home / EVENTS).write_text(json.dumps(story.events))
+        query.handover(2, other(story.settled()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    story.settled()
+    query.stop()
+
+
+def live(story: Story) -> None:
     story.tell("nothing", lambda _: story.epochs(4))
     story.tell("handover", lambda placement: hand_over(story, placement))
     story.tell("a worker's executor", lambda placement: story.kill(placement.homes[0]))
     story.tell("twice in a row", lambda placement: twice(story, placement))
-    story.tell("all executors", lambda placement: story.kill(*placement.executors))
+    story.tell("all copies of a worker", lambda p: story.kill(p.homes[0], p.replicas[0][0]))
+    story.tell("at random", lambda _: at_random(story))
     story.tell("during a migration", lambda placement: migrating(story, placement))
     story.tell("origin of a handover", lambda p: during_handover(story, p, p.homes[2]))
     story.tell("target of a handover", lambda p: during_handover(story, p, other(p)))
     story.tell("hung", lambda placement: hang(story, placement.homes[0]))
     story.tell("drained", lambda placement: drain(story, placement.homes[1]))
-    query.stop()
-    (home / "events.json").write_text(json.dumps(story.events))
 
 
 def other(placement: Placement) -> str:
@@ -117,6 +130,15 @@ def twice(story: Story, placement: Placement) -> None:
     now = story.query.placement
     assert now is not None
     story.kill(now.homes[2])
+
+
+def at_random(story: Story) -> None:
+    """Any executor, at any moment of an epoch, whether or not the query has got over the last."""
+    chance = random.Random(6)
+    for _ in range(3):
+        story.epochs(chance.randint(1, 4))
+        time.sleep(chance.uniform(0, 0.5))
+        story.kill(chance.choice(sorted(processes(story.spark.sparkContext))))
 
 
 def migrating(story: Story, placement: Placement) -> None:

@@ -16,7 +16,7 @@ from godwit.runtime.verify import verify
 from tests.spark.cluster.application import KEYS, ROWS
 
 
-def run(module: str, home: Path, java: str) -> None:
+def run(module: str, home: Path, java: str, code: int = 0) -> None:
     """Run a module's `main` in a process of its own, with which its executors end."""
     environment = {
         "PYSPARK_PYTHON": sys.executable,
@@ -37,7 +37,7 @@ def run(module: str, home: Path, java: str) -> None:
         ) as process,
     ):
         try:
-            assert process.wait() == 0, (home / "printed").read_text()[-5000:]
+            assert process.wait() == code, (home / "printed").read_text()[-5000:]
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 

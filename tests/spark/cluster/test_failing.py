@@ -1,6 +1,7 @@
 """Three executors that are handed workers, killed, stopped and drained while the query goes on."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, java: str) -> Path:
     home = tmp_path_factory.mktemp("failing")
+    run("tests.spark.cluster.failing", home, java, -signal.SIGKILL)
     run("tests.spark.cluster.failing", home, java)
     return home
 
@@ -79,11 +81,22 @@ def test_a_worker_that_loses_its_executor_flees_to_its_replica(
     assert fetched(home, epoch) <= written(home, range(epoch - LAG - 2, epoch))
 
 
-def test_without_any_copy_the_checkpoint_serves(home: Path) -> None:
-    event = Event(home, "all executors")
-    epoch = event.first_without(event.before.homes[1])
-    assert not set(places(home, epoch).values()) & set(event.before.executors)
+def test_without_any_copy_a_worker_goes_to_who_is_left_and_the_checkpoint_serves(
+    home: Path,
+) -> None:
+    event = Event(home, "all copies of a worker")
+    lost = {event.before.homes[0], event.before.replicas[0][0]}
+    (left,) = set(event.before.executors) - lost
+    epoch = event.first_without(event.before.homes[0])
+    assert places(home, epoch)[0] == left
     assert fetched(home, epoch) > 0
+
+
+def test_executors_that_are_killed_at_random_are_replaced(home: Path) -> None:
+    event = Event(home, "at random")
+    last = places(home, event.epochs[-1])
+    assert len(set(last.values())) == 3
+    assert len({one for e in event.epochs for one in places(home, e).values()}) > 3
 
 
 def test_handovers_are_over_when_an_executor_of_theirs_is_killed(home: Path) -> None:

@@ -80,7 +80,7 @@ def session(master: str, java: str, conf: Mapping[str, str]) -> SparkSession:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", java)
         .config("spark.executor.extraJavaOptions", java)
-        .config("spark.python.daemon.module", "tests.spark.daemon")
+        .config("spark.python.daemon.module", "godwit.spark.daemon")
         .config("spark.sql.shuffle.partitions", 2)
         .config("spark.ui.enabled", False)
         .config("spark.ui.showConsoleProgress", False)
