@@ -95,7 +95,7 @@ def main() -> None:
 
 def play(home: Path) -> Iterator[Run]:
     """One run for each strategy, in one Spark application."""
-    say("starting Spark: two executors with two cores each, which read state at 1 Gbit/s together")
+    say("starting Spark: two executors with two cores, each of which reads state at 1 Gbit/s")
     spark = SparkSession.builder.config(map=CLUSTER).getOrCreate()
     for strategy in STRATEGIES:
         say(f"\n{strategy}: a state of {USERS:,} users and about {USERS * PAGE_BYTES >> 20} MiB")

@@ -41,8 +41,17 @@ def test_even_is_contiguous_and_balanced_within_one_or_five_percent(
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 5, 6, 8, 11, 13, 16, 32, 64])
 def test_no_segment_has_two_owners_where_that_costs_little(workers: int) -> None:
-    segments = Routing.even(1024, workers).owners.reshape(64, -1)
-    assert (segments == segments[:, :1]).all()
+    even = Routing.even(1024, workers)
+    for routing in (even, Routing.even(1024, 2).spread(workers), Routing.even(1024, 8).spread(3)):
+        segments = routing.owners.reshape(64, -1)
+        assert (segments == segments[:, :1]).all()
+        assert np.bincount(routing.owners).min() >= 0.8 * routing.bins / routing.workers
+
+
+@given(BITS, WORKERS)
+def test_what_is_even_is_spread(bits: int, workers: int) -> None:
+    even = Routing.even(1 << bits, workers)
+    assert even.spread(workers) == even
 
 
 @given(routings())

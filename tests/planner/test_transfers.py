@@ -40,6 +40,13 @@ def test_every_move_once_and_one_partner_a_phase(
         bin for bin in range(len(before)) if before[bin] != after[bin]
     ]
     assert found.bins.tolist() == [move.bin for move in moves]
+    updates = found.updates(epoch=5)
+    assert [(update.bin, update.worker) for update in updates] == [
+        (move.bin, move.target) for move in moves
+    ]
+    assert [update.epoch for update in updates] == [
+        5 + number for number, phase in enumerate(found.phases) for _ in phase
+    ]
     for phase in found.phases:
         assert all(
             (move.source, move.target) == (before[move.bin], after[move.bin]) for move in phase

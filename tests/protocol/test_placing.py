@@ -256,6 +256,12 @@ def test_replicas_are_apart_and_even(
         assert max(load) <= sum(sizes) / executors * 1.25 + 2 * max(sizes)
 
 
+def test_workers_of_one_executor_have_their_copies_on_several() -> None:
+    homes, sizes = ["0", "1", "2", "0"], [1.0, 50.0, 1.0, 1.0]  # room for both copies anywhere
+    chosen = place_replicas(homes, sizes, dict.fromkeys("012", "a"), 1)
+    assert {chosen[0], chosen[3]} == {("1",), ("2",)}
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_lives_of_a_cluster(seed: int) -> None:
     """Whatever comes: workers run where there are executors, move only to where their state is, or

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from godwit.log.intent import Intent
-from godwit.model.routing import Routing
+from godwit.model.routing import SEGMENTS, Routing
 from godwit.runtime.merging import merges_by_worker
 from godwit.state.file import WrittenFile
-from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
 from godwit.state.tree import MAX_RUNS, Tree
 

@@ -12,7 +12,7 @@ from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS
 from godwit.log.manifest import Manifest
 from godwit.model.placement import Held
-from godwit.model.routing import Routing
+from godwit.model.routing import SEGMENTS, Routing
 from godwit.runtime.replicas import (
     Needs,
     Progress,
@@ -21,7 +21,6 @@ from godwit.runtime.replicas import (
     read_reports,
     write_progress,
 )
-from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
 
 EXECUTORS = ["0", "1", "2"]

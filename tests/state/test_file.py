@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError, IncompatibleError
+from godwit.model.routing import SEGMENTS
 from godwit.state import file as state_file
 from godwit.state.file import (
     METADATA,
@@ -33,7 +34,7 @@ from godwit.state.file import (
     verify,
     write,
 )
-from godwit.state.run import SEGMENTS, Run, segment_of, segment_offsets
+from godwit.state.run import Run, segment_of, segment_offsets
 from godwit.state.table import FileRef, TableSpec
 
 SPEC = TableSpec(

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError
-from godwit.model.routing import Routing
+from godwit.model.routing import SEGMENTS, Routing
 from godwit.state.file import WrittenFile
-from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
 from godwit.state.tree import HARD_RUNS, MAX_RUNS, Merge, RunRef, Tree
 

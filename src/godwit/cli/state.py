@@ -17,8 +17,8 @@ from godwit.cli.output import note, print_json, print_table
 from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.model.hashing import hash_rows
+from godwit.model.routing import SEGMENTS
 from godwit.runtime.snapshot import Snapshot
-from godwit.state.run import SEGMENTS
 
 EXAMPLES = """\
 examples:

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 import godwit as gw
 from godwit.errors import GodwitError
 from godwit.log.history import History
+from godwit.model.routing import SEGMENTS
 from godwit.spark.executors import live
-from godwit.state.run import SEGMENTS
 from godwit.workloads.executors import processes
 
 OPERATOR: Final = "profiles"

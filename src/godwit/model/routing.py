@@ -16,7 +16,7 @@ from godwit.errors import ConfigError, RefusedError
 MAX_BITS = 20
 MAX_WORKERS = 1 << 16
 SEGMENTS = 64  # parts of the space of hashes by which files of state are cut
-SLACK = 1.05  # bins of a worker, beside its share, that are borne so that none is cut in two
+SLACK = 1.05  # of its share: what a worker may have so that no segment is cut in two
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,7 @@ class Routing:
         """
         check_bins(bins)
         check_workers(workers)
-        most = -(-SEGMENTS // workers)
-        parts = (
-            min(bins, SEGMENTS)
-            if workers <= SEGMENTS and most * workers <= SLACK * SEGMENTS
-            else bins
-        )
+        parts = SEGMENTS if _has_whole_segments(bins, workers) else bins
         owners = np.arange(parts, dtype=np.int64) * workers // parts
         return cls(np.repeat(owners, bins // parts).astype(np.int32), workers)
 
@@ -138,12 +133,19 @@ class Routing:
     def spread(self, workers: int) -> "Routing":
         """The bins spread evenly over `workers`, with as few moves as possible.
 
+        Like `even`, it cuts no segment in two if that costs little.
+
         >>> Routing.even(8, 2).spread(4).owners.tolist()
         [0, 0, 2, 2, 1, 1, 3, 3]
         >>> Routing.even(8, 4).spread(2).owners.tolist()
         [0, 0, 1, 1, 0, 0, 1, 1]
         """
         check_workers(workers)
+        if _has_whole_segments(self.bins, workers):
+            segments = self.owners.reshape(SEGMENTS, -1)
+            if (segments == segments[:, :1]).all():
+                whole = Routing(segments[:, 0], self.workers).spread(workers)
+                return Routing(np.repeat(whole.owners, self.bins // SEGMENTS), workers)
         counts = np.bincount(self.owners, minlength=workers)
         share, more = divmod(self.bins, workers)
         # Those who have most may keep one more, which saves moves.
@@ -202,6 +204,12 @@ class Routing:
     def from_json(cls, data: dict[str, Any]) -> Self:
         owners = np.frombuffer(zlib.decompress(base64.b64decode(data["owners"])), dtype="<u2")
         return cls(owners.astype(np.int32), data["workers"])
+
+
+def _has_whole_segments(bins: int, workers: int) -> bool:
+    """Do workers, if they are given whole segments, have about as much as each other?"""
+    few = bins > SEGMENTS >= 4 * workers
+    return few and -(-SEGMENTS // workers) * workers <= SLACK * SEGMENTS
 
 
 def check_bins(bins: int) -> None:

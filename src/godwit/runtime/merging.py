@@ -6,9 +6,9 @@ from typing import Any
 
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
+from godwit.model.routing import SEGMENTS
 from godwit.protocol.course import Course
 from godwit.runtime.receipt import Receipt
-from godwit.state.run import SEGMENTS
 from godwit.state.tree import Merge, Tree
 
 FACTOR = 4  # rows merged in an epoch for each row changed in the one before

@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.log.history import History
-from godwit.model.routing import Routing
+from godwit.model.routing import SEGMENTS, Routing
 from godwit.protocol.migration import Migration, Phase
 from godwit.state import bins as state_bins
-from godwit.state.run import SEGMENTS
 from godwit.state.tree import Tree
 from godwit.strategies import Batched, Fluid, Matched, Paced, Strategy
 from godwit.strategies.steps import left

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from godwit.runtime.executor import executor_id
 
 LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where its records come from
-TASKS: Final = 2  # for each executor, so that one that is free gets some
 ROUNDS: Final = 20
 PATIENCE: Final = 1.0  # seconds
 POLL: Final = 0.01
@@ -42,14 +41,15 @@ class Executors:
     """The executors that live and have run a task in Python, with their hosts.
 
     The first task on an executor takes seconds: a process has to start and to import what it needs.
-    One that joins later is welcomed by a job in the background, which keeps its cores busy until it
-    is ready: otherwise an epoch would get them, and wait. The tasks are those of a DataFrame, as
-    the epochs' are: Spark keeps other processes for RDDs.
+    One that has joined when an epoch begins is welcomed by a job in the background, which keeps its
+    cores busy until it is ready: otherwise the epoch would get them, and wait. The tasks are those
+    of a DataFrame, as the epochs' are: Spark keeps other processes for RDDs.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._hosts: dict[str, str] = {}  # of all that have ever been welcomed
+        self._tried: frozenset[str] = frozenset()  # those for which a job was started
         self._welcoming: threading.Thread | None = None
 
     def ready(self) -> dict[str, str]:
@@ -57,13 +57,16 @@ class Executors:
         if not self._hosts:
             self._hosts |= self.visit(_import)
         living = live(self._spark.sparkContext)
-        if living - self._hosts.keys() and not (self._welcoming and self._welcoming.is_alive()):
+        new = living - self._hosts.keys()
+        if new and not (self._welcoming and self._welcoming.is_alive()):
             job = f"godwit-{uuid.uuid4().hex}"
             self._welcoming = threading.Thread(
                 target=self._welcome, args=[job], name="godwit-welcome", daemon=True
             )
             self._welcoming.start()
-            self._await_tasks(job)
+            if new - self._tried:  # one that cannot be welcomed holds up no further epoch
+                self._await_tasks(job, self._welcoming)
+            self._tried |= new
         return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
 
     def visit(self, do: Callable[[], None], rounds: int = ROUNDS) -> dict[str, str]:
@@ -74,7 +77,7 @@ class Executors:
             living = live(self._spark.sparkContext)
             if living <= seen.keys():
                 break
-            tasks = max(TASKS * len(living), self._spark.sparkContext.defaultParallelism)
+            tasks = _cores(self._spark.sparkContext)
             job = self._spark.range(0, tasks, 1, tasks).mapInArrow(
                 partial(_done, do), "executor string, host string"
             )
@@ -86,21 +89,27 @@ class Executors:
             self._spark.sparkContext.setJobGroup(job, "welcomes executors")
             self._hosts |= self.visit(_import, rounds=1)
 
-    def _await_tasks(self, job: str) -> None:
+    def _await_tasks(self, job: str, thread: threading.Thread) -> None:
         """Wait until no task of a job waits for a core, unless others keep them all busy."""
-        tracker = self._spark.sparkContext.statusTracker()
+        context = self._spark.sparkContext
+        tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
         end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            stages = [
-                stage
-                for id in tracker.getJobIdsForGroup(job)
-                if (known := tracker.getJobInfo(id)) is not None
-                for number in known.stageIds
-                if (stage := tracker.getStageInfo(number)) is not None
-            ]
-            if stages and all(s.numActiveTasks + s.numCompletedTasks >= s.numTasks for s in stages):
-                return
+        while thread.is_alive() and time.monotonic() < end:
+            for id in tracker.getJobIdsForGroup(job):
+                known = tracker.getJobInfo(id)
+                for stage in known.stageIds if known else ():
+                    info = tracker.getStageInfo(stage)
+                    # What the tracker counts is late; the store has a task as soon as it starts.
+                    if info and store.taskCount(stage, 0) >= info.numTasks:
+                        return
             time.sleep(POLL)
+
+
+def _cores(context: SparkContext) -> int:
+    """How many tasks can run at a time, whatever `spark.default.parallelism` says."""
+    scala = context._jsc.sc()
+    profile = scala.resourceProfileManager().defaultResourceProfile()
+    return max(int(scala.maxNumConcurrentTasks(profile)), len(live(context)))
 
 
 def _import() -> None:

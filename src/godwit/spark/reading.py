@@ -7,9 +7,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from godwit.log.files import Location
+from godwit.model.routing import SEGMENTS
 from godwit.runtime.snapshot import Snapshot
 from godwit.spark.types import to_spark
-from godwit.state.run import SEGMENTS
 
 
 class ReadSegments:

@@ -52,11 +52,14 @@ class Slots:
     def fit(self, placement: Placement) -> bool:
         """Is there a slot for each worker at its executor, and is the anchor still cached?
 
-        Those of an executor that was lost stay, without a worker, until others come.
+        Those of an executor that was lost stay, without a worker, until another one comes, or until
+        they are more than half of all.
         """
         had = Counter(self.places)
+        here = sum(had[executor] for executor in set(placement.executors))
         return (
             had.keys() >= set(placement.executors)
+            and 2 * here >= len(self.places)
             and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
             and self.anchor.storageLevel.useMemory
         )
@@ -148,12 +151,13 @@ def _anchored(spark: SparkSession, placement: Placement) -> Slots:
     width = max(placement.width, min(roomy, 2 * placement.width))
     keys = _keys(spark, width * executors)
     anchor, places = _cached(spark, keys, executors)
+    wanted = dict.fromkeys(placement.executors, width)
     for _ in range(RETRIES):
-        if Counter(places) == dict.fromkeys(placement.executors, width):
+        if Counter(places) == wanted:
             break
         anchor.unpersist(blocking=True)
         anchor, places = _cached(spark, keys, executors)
-    else:
+    if Counter(places) != wanted:
         log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
     return Slots(anchor, keys, places, placement.executors)
 
@@ -171,8 +175,8 @@ def _cached(
                 # Of idle executors each gets one task, before any gets a second.
                 parts.collectPartitions(_ints(spark, range(first, first + executors)))
             # Now they are cached; this also starts the processes that the next epoch will need.
-            rows = anchor.mapInArrow(_whereabouts, "slot int, executor string")
-            found = {row.slot: row.executor for row in rows.collect()}
+            told = anchor.mapInArrow(_whereabouts, "slot int, executor string").collect()
+            found = {row.slot: row.executor for row in told}
         except BaseException:
             anchor.unpersist()
             raise

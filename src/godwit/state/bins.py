@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.state.run import SEGMENTS, segment_offsets
+from godwit.model.routing import SEGMENTS
+from godwit.state.run import segment_offsets
 from godwit.state.table import HASH
 from godwit.state.timed import KEY_HASH
 

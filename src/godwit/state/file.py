@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.errors import DamagedFileError, GodwitError, IncompatibleError
-from godwit.state.run import SEGMENTS, Run, segment_offsets
+from godwit.model.routing import SEGMENTS
+from godwit.state.run import Run, segment_offsets
 from godwit.state.table import FileRef, TableSpec
 
 FORMAT: Final = 1

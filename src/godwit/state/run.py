@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.model.routing import SEGMENTS as SEGMENTS
-from godwit.model.routing import Routing
+from godwit.model.routing import SEGMENTS, Routing
 from godwit.state.table import HASH
 
 SEGMENT_BITS: Final = SEGMENTS.bit_length() - 1

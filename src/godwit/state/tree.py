@@ -7,8 +7,8 @@ from itertools import accumulate, chain
 from typing import Any, Final, Self
 
 from godwit.errors import DamagedFileError
+from godwit.model.routing import SEGMENTS
 from godwit.state.file import WrittenFile
-from godwit.state.run import SEGMENTS
 from godwit.state.table import FileRef
 
 MAX_RUNS: Final = 6

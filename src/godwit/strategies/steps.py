@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError
-from godwit.model.routing import Move, Routing
-from godwit.state.run import SEGMENTS
+from godwit.model.routing import SEGMENTS, Move, Routing
 
 PATIENCE: Final = 8  # epochs without a step, after which bins move that are not ready
 

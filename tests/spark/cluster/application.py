@@ -22,7 +22,6 @@ TARGET = gw.Routing.even(BINS, 4)  # bins cross between the executors
 CONF: dict[str, Any] = {
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "30s",
-    "spark.python.daemon.module": "godwit.spark.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "OFF",

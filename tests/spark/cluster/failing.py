@@ -20,6 +20,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import godwit as gw
+from godwit.log.history import History
+from godwit.log.intent import Intent
 from godwit.model.placement import Placement
 from godwit.workloads.executors import processes
 from tests.spark.cluster.application import CONF, start
@@ -27,6 +29,7 @@ from tests.spark.cluster.application import CONF, start
 EVENTS = "events.json"
 WORKERS = 3
 MORE: dict[str, Any] = {
+    "spark.python.daemon.module": "godwit.spark.daemon",
     # A hung executor is found out within seconds.
     "spark.executor.heartbeatInterval": "1s",
     "spark.network.timeout": "6s",
@@ -71,7 +74,7 @@ class Story:
     def kill(self, *executors: str) -> None:
         """SIGKILL, all at once."""
         known = processes(self.spark.sparkContext)
-        for executor in executors:
+        for executor in known.keys() & executors:
             os.kill(known[executor], signal.SIGKILL)
 
     def epochs(self, count: int) -> None:
@@ -88,9 +91,18 @@ def main(home: Path, java: str) -> None:
         live(story)
         (home / EVENTS).write_text(json.dumps(story.events))
         query.handover(2, other(story.settled()))
+        while not is_open(History(home / "checkpoint").intent((query.epoch or 0) + 1)):
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     story.settled()
     query.stop()
+
+
+def is_open(intent: Intent | None) -> bool:
+    """Does an epoch that runs know of a handover that somebody asked for?"""
+    placement = (intent and intent.placement) or {"handovers": []}
+    stages = [one["stage"] for one in placement["handovers"] if not one["automatic"]]
+    return bool({"building", "switched"} & set(stages))
 
 
 def live(story: Story) -> None:
@@ -98,6 +110,7 @@ def live(story: Story) -> None:
     story.tell("handover", lambda placement: hand_over(story, placement))
     story.tell("a worker's executor", lambda placement: story.kill(placement.homes[0]))
     story.tell("twice in a row", lambda placement: twice(story, placement))
+    story.tell("all executors", lambda placement: story.kill(*placement.executors))
     story.tell("all copies of a worker", lambda p: story.kill(p.homes[0], p.replicas[0][0]))
     story.tell("at random", lambda _: at_random(story))
     story.tell("during a migration", lambda placement: migrating(story, placement))

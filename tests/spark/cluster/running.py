@@ -1,19 +1,36 @@
 """Running an application of several executors to its end, and what it left."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pyspark
+import pytest
 
 from godwit.log.history import History
 from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.verify import verify
 from tests.spark.cluster.application import KEYS, ROWS
+
+
+def once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]) -> Path:
+    """A directory that is filled once, whichever of several processes of pytest needs it first."""
+    mine = factory.getbasetemp()
+    shared = mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
+    home, done = shared / name, shared / f"{name}-done"
+    with (shared / f"{name}-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            home.mkdir()
+            fill(home)
+            done.touch()
+    return home
 
 
 def run(module: str, home: Path, java: str, code: int = 0) -> None:

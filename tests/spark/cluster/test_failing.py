@@ -10,17 +10,19 @@ import pytest
 from godwit.log.history import History
 from godwit.model.placement import Placement
 from godwit.protocol.placing import LAG
-from tests.spark.cluster.running import check, fetched, places, run
+from tests.spark.cluster.failing import is_open
+from tests.spark.cluster.running import check, fetched, once, places, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, java: str) -> Path:
-    home = tmp_path_factory.mktemp("failing")
-    run("tests.spark.cluster.failing", home, java, -signal.SIGKILL)
-    run("tests.spark.cluster.failing", home, java)
-    return home
+    def fill(home: Path) -> None:
+        run("tests.spark.cluster.failing", home, java, -signal.SIGKILL)
+        run("tests.spark.cluster.failing", home, java)
+
+    return once(tmp_path_factory, "failing", fill)
 
 
 class Event:
@@ -81,6 +83,13 @@ def test_a_worker_that_loses_its_executor_flees_to_its_replica(
     assert fetched(home, epoch) <= written(home, range(epoch - LAG - 2, epoch))
 
 
+def test_without_any_executor_the_checkpoint_serves(home: Path) -> None:
+    event = Event(home, "all executors")
+    epoch = event.first_without(event.before.homes[1])
+    assert not set(places(home, epoch).values()) & set(event.before.executors)
+    assert fetched(home, epoch) > 0
+
+
 def test_without_any_copy_a_worker_goes_to_who_is_left_and_the_checkpoint_serves(
     home: Path,
 ) -> None:
@@ -94,9 +103,17 @@ def test_without_any_copy_a_worker_goes_to_who_is_left_and_the_checkpoint_serves
 
 def test_executors_that_are_killed_at_random_are_replaced(home: Path) -> None:
     event = Event(home, "at random")
-    last = places(home, event.epochs[-1])
-    assert len(set(last.values())) == 3
     assert len({one for e in event.epochs for one in places(home, e).values()}) > 3
+
+
+def test_a_handover_that_was_open_when_its_driver_was_killed_is_gone(home: Path) -> None:
+    history = History(home / "checkpoint")
+    intents = [intent for e in history.epochs() if (intent := history.intent(e)) is not None]
+    first = next(i for i, one in enumerate(intents) if one.generation == intents[-1].generation)
+    assert is_open(intents[first - 1])
+    placement = intents[first].placement
+    assert placement is not None
+    assert placement["handovers"] == []
 
 
 def test_handovers_are_over_when_an_executor_of_theirs_is_killed(home: Path) -> None:

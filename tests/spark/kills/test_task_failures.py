@@ -11,8 +11,8 @@ from pyspark.sql import functions as sf
 import godwit as gw
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit, newest_offsets
+from godwit.model.routing import SEGMENTS
 from godwit.runtime.snapshot import Snapshot
-from godwit.state.run import SEGMENTS
 from tests.spark.feed import Feed
 from tests.spark.kills import bank
 from tests.spark.kills.conftest import Launch

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from godwit.model.routing import SEGMENTS
 from godwit.operators.definition import POSITION
 from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.verify import verify
-from godwit.state.run import SEGMENTS
 from tests.spark.kills.bank import payments
 from tests.spark.kills.functions import LONGEST, STRUCK
 
