@@ -48,6 +48,7 @@ def overhead(lab: Lab) -> Findings:
         ]
         for kind in ("hash-count", "key-count")
     }
+    curve = plots.curves(median, "bins", "median latency, s", log="x")
     about = (
         f"{keys:,} keys, {rate.until(SECOND) - 1:,} events a second, two workers on local[2]; "
         '"no routing" is one bin a worker. All keys are known to Godwit from the begin, and none '
@@ -55,7 +56,7 @@ def overhead(lab: Lab) -> Findings:
     )
     return Findings(
         [
-            Section("Median latency by bins", about, plots.curves(median, "bins", "latency, s")),
+            Section("Median latency by bins", about, curve),
             Section("Latencies", table=latency_table(reports)),
             Section("All latencies", figure=plots.ccdfs(reports, ("all",))),
         ],

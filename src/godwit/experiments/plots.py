@@ -15,6 +15,7 @@ from godwit.workloads.report import Report
 WIDTH: Final = 9.0  # inches
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 MOVING: Final = "#f0c987"
+MANY: Final = 5000  # times the least that an axis has: labels at powers of ten alone have room
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
@@ -92,6 +93,8 @@ def curves(
                 panel.annotate(label, point, (4, 4), textcoords="offset points", fontsize=7)
     for name in log:
         _logarithmic(panel, name)
+    if "y" not in log:
+        panel.set_ylim(bottom=0)
     panel.set_xlabel(x)
     panel.set_ylabel(y)
     panel.legend(fontsize=8, frameon=False)
@@ -130,11 +133,12 @@ def stacked(bars: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 def _logarithmic(panel: Axes, name: str) -> None:
-    """The axis x or y, with numbers as people write them."""
+    """The axis x or y of what is drawn already, with numbers as people write them."""
     getattr(panel, f"set_{name}scale")("log")
     axis = getattr(panel, f"{name}axis")
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    first, last = axis.get_minpos(), max(axis.get_data_interval())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if last <= MANY * first else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
