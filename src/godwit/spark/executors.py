@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from godwit.runtime.executor import executor_id
 LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where its records come from
 ROUNDS: Final = 20
 PATIENCE: Final = 1.0  # seconds
+KILLED: Final = 3.0  # in which a task that is killed has ended; Spark gives its process two
 POLL: Final = 0.01
 
 
@@ -35,6 +36,19 @@ def can_stay(context: SparkContext) -> bool:
 def live(context: SparkContext) -> frozenset[str]:
     """The executors that there are now, by Spark's id of them."""
     return frozenset(filter(None, context._jsc.sc().getExecutorIds().mkString(",").split(",")))
+
+
+def await_idle(context: SparkContext, executors: Iterable[str]) -> None:
+    """Wait until these run no task, as they do for a moment after a job was cancelled; not for
+    ever, since other queries may use them."""
+    store = context._jsc.sc().statusStore()
+    wanted, end = set(executors), time.monotonic() + KILLED
+    while time.monotonic() < end:
+        listed = store.executorList(True)
+        each = [listed.apply(number) for number in range(listed.size())]
+        if not any(one.activeTasks() and one.id() in wanted for one in each):
+            return
+        time.sleep(POLL)
 
 
 class Executors:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.model.placement import Placement
 from godwit.runtime.executor import executor_id
 from godwit.runtime.work import CacheSpec
-from godwit.spark.executors import Executors, can_stay, is_alone
+from godwit.spark.executors import Executors, await_idle, can_stay, is_alone
 from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
@@ -150,12 +150,14 @@ def _anchored(spark: SparkSession, placement: Placement) -> Slots:
     roomy = -(-spark.sparkContext.defaultParallelism // executors)
     width = max(placement.width, min(roomy, 2 * placement.width))
     keys = _keys(spark, width * executors)
+    await_idle(spark.sparkContext, placement.executors)
     anchor, places = _cached(spark, keys, executors)
     wanted = dict.fromkeys(placement.executors, width)
     for _ in range(RETRIES):
         if Counter(places) == wanted:
             break
         anchor.unpersist(blocking=True)
+        await_idle(spark.sparkContext, placement.executors)
         anchor, places = _cached(spark, keys, executors)
     if Counter(places) != wanted:
         log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
