@@ -11,6 +11,7 @@ import pytest
 
 from godwit.errors import ConfigError
 from godwit.log import Files, Location
+from godwit.log import files as filesystem
 
 CREATORS = 6
 ROUNDS = 25
@@ -62,6 +63,23 @@ def test_locations_that_name_no_local_path_are_refused(text: str) -> None:
 def test_patterns_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
         Location.parse(text)
+
+
+def test_mounted_network_filesystems_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"/dev/sda1 / ext4 rw 0 0\nserver:/a {tmp_path}/shared nfs4 rw 0 0\n"
+        f"bucket {tmp_path}/my\\040bucket fuse.s3fs rw 0 0\n"
+        f"/dev/sdb {tmp_path}/shared/disk xfs rw 0 0\n"
+    )
+    monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
+    for place, kind in (("shared/a", "nfs4"), ("my bucket", "fuse.s3fs")):
+        with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
+            Location.parse(tmp_path / place)
+    for place in ("own", "shared/disk/a"):
+        assert Location.parse(tmp_path / place).path == tmp_path / place
 
 
 def test_the_second_create_fails_and_changes_nothing(tmp_path: Path) -> None:

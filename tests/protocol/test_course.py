@@ -112,16 +112,29 @@ def test_superseded() -> None:
     assert course.scheduled == ()
 
 
-def test_a_restart_with_the_same_routing_changes_nothing() -> None:
-    assert moving().restart(moving().routing) == moving()
+def test_a_restart_that_asks_for_nothing_else_changes_nothing() -> None:
+    for workers in (None, 4):
+        assert moving().restart(workers, None) == moving()
+        assert moving().restart(workers, 8) == moving()
 
 
-def test_a_restart_with_another_routing_overrules_everything() -> None:
-    course = moving().restart(FOUR)
+def test_a_restart_with_other_workers_or_bins_overrules_everything() -> None:
+    course = moving().restart(3, None)
+    assert (course.is_open, course.routing) == (False, Routing.even(8, 3))
+    assert ends(course) == [(7, Phase.OVERRULED, 5)]
+    course = moving().restart(None, 16)
+    assert (course.is_open, course.routing) == (False, moving().routing.with_bins(16))
+    course = IDLE.take(schedule(9)).restart(3, None)
+    assert (course.is_open, course.routing, course.past) == (False, Routing.even(8, 3), ())
+
+
+def test_a_restart_overrules_a_migration_that_leads_to_other_workers_than_it_names() -> None:
+    course = Course("counts", 4, FOUR).take(migrate(origin=FOUR, target=TWO)).begin(5, 101.0)
+    assert course.routing.workers == 4  # some bins have not moved yet
+    assert course.restart(2, None) == course
+    course = course.restart(4, None)
     assert (course.is_open, course.routing) == (False, FOUR)
     assert ends(course) == [(7, Phase.OVERRULED, 5)]
-    course = IDLE.take(schedule(9)).restart(FOUR)
-    assert (course.is_open, course.routing, course.past) == (False, FOUR, ())
 
 
 def test_only_the_newest_of_the_past_is_remembered() -> None:

@@ -178,30 +178,33 @@ class Routes:
             self._plan = replace(self._plan, sources=self._plan.sources | {asked.source})
 
     def restart(self, workers: int | None, bins: int | None) -> None:
-        """Other bins or workers than those of the last epoch overrule what was asked for: wishes
-        for good, migrations as soon as an epoch has begun with it.
+        """Other bins than those of the last epoch, or workers that what was asked does not lead to,
+        overrule it: wishes for good, migrations as soon as an epoch has begun with it.
 
         Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
         both are given. A program that names the same number of workers as before asks for nothing.
         """
         decided = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
-        routing, self._given = decided.routing, workers or decided.given
+        self._given = workers or decided.given
         if workers == decided.given:
             workers = None
-        if bins is not None and bins != routing.bins:
-            first_parts = np.arange(bins) * routing.bins // bins
-            routing = Routing(routing.owners[first_parts], routing.workers)
-        if workers is not None and workers != routing.workers:
-            routing = Routing.even(routing.bins, workers)
         asked, self._plan, self._asked = self._asked, decided, []
         for one in asked:
             self.know(one)
             if self.is_possible(one):
                 self.add(one)
-        if routing != decided.routing:
-            self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
-            self._plans[self.begun] = replace(decided, wishes=())
-            self._asked = [one for one in asked if not isinstance(one, Wish)]
+        routing, trip = decided.routing, self._plan.trip
+        goal = routing if trip is None else trip.origin if trip.back else trip.target
+        if bins in (None, routing.bins) and workers in (None, goal.workers):
+            return
+        if bins is not None:
+            first_parts = np.arange(bins) * routing.bins // bins
+            routing = Routing(routing.owners[first_parts], routing.workers)
+        if workers is not None and (trip or workers != routing.workers):
+            routing = Routing.even(routing.bins, workers)
+        self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
+        self._plans[self.begun] = replace(decided, wishes=())
+        self._asked = [one for one in asked if not isinstance(one, Wish)]
 
     def restore(self, epoch: int) -> None:
         """Later epochs have not begun; nor was anything wished for them."""

@@ -60,6 +60,22 @@ def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -
     assert migration.progress == Progress(12, 12, "done")
 
 
+def test_what_has_arrived_leaves_again_on_the_way_back(tmp_path: Path) -> None:
+    sim = simulate(tmp_path, bins=16)
+    sim.feed(words(*KEYS))
+    request = sim.driver.migrate("counts", TARGET, strategy=batched(5))
+    migration, seen = handles.Migration(sim.driver, request), []
+    sim.feed([])
+    sim.feed([])
+    migration.abort(rollback=True)
+    while migration.outcome == "open":
+        shown = Overview.of(tmp_path).operator("counts").migration
+        seen.append((migration.progress.arrived, shown and shown.arrived))
+        sim.feed([])
+    assert seen == [(10, 10), (5, 5)]
+    assert migration.progress == Progress(0, 12, "rolled back")
+
+
 @pytest.mark.parametrize(
     ("strategy", "arrived", "seconds"),
     [

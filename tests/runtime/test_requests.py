@@ -14,6 +14,7 @@ from godwit.log import History, restore
 from godwit.model.requests import Abort, Migrate, Wish
 from godwit.model.routing import Routing, Update
 from godwit.operators import Aggregate, count
+from godwit.runtime.courses import REFUSALS
 from godwit.runtime.driver import Driver
 from godwit.strategies import all_at_once, batched, fluid
 from tests.runtime.samples import COUNTS, WORDS, begin, content, drive, idle, publish
@@ -394,6 +395,19 @@ def test_updates_as_data_that_cannot_be_are_refused_and_do_not_stop_the_query(
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts") == Routing.even(4, 2)
+
+
+def test_no_refusal_is_forgotten_before_an_intent_has_told_it(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    publish(driver, 0)
+    control = History.inspect(tmp_path).control
+    unknown = control.add(Abort(0, "counts", 99))
+    driver.wish(0, [Wish(f"{n}", "counts", ((None, 9, 1),)) for n in range(2 * REFUSALS)])
+    told = begin(driver, 1)
+    assert len(told.refused) == 1 + 2 * REFUSALS
+    assert "migration 99 of operator 'counts' is unknown" in told.refused[str(unknown.id)]
+    driver.commit(told, idle(driver, told))
+    assert len(begin(driver, 2).refused) == REFUSALS
 
 
 def test_what_has_arrived_is_remembered(tmp_path: Path) -> None:

@@ -68,14 +68,18 @@ def ask(checkpoint: Path, make: Callable[[Intent], Asked], *, json: bool) -> Ans
 
 
 def _answer(history: History, id: int) -> Answer | None:
-    """From an intent that was decided with the request taken in."""
+    """From the first intent that was decided with the request taken in: later ones may have
+    forgotten a refusal."""
+    first: Intent | None = None
     for epoch in reversed(history.intents()):
         intent = history.intent(epoch)
         if intent is None:
             continue  # pruned meanwhile
         if intent.control < id:
-            return None
-        if str(id) in intent.refused:
-            return Answer(id, "refused", intent.refused[str(id)])
-        return Answer(id, "accepted")
-    return None
+            break
+        first = intent
+    if first is None:
+        return None
+    if str(id) in first.refused:
+        return Answer(id, "refused", first.refused[str(id)])
+    return Answer(id, "accepted")

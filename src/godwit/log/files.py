@@ -20,6 +20,8 @@ _WILD = re.compile(r"[*?\[\]{}]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(0|-?[1-9][0-9]*)\.json")
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
+_MOUNTS = Path("/proc/self/mounts")
+_REMOTE = re.compile(r"(nfs|cifs|smb|afs|ceph|gluster|lustre|beegfs|gpfs|fuse\.).*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ atomic and durable, which local filesystems have
             raise ConfigError(
                 f"{text}: holds '{wild[0]}', which Spark takes for a pattern; use another path"
             )
+        if _REMOTE.fullmatch(kind := _mounted(path)):
+            raise _unfit(text, kind)
         return cls(path)
 
 
@@ -58,12 +62,28 @@ def _path_of(text: str) -> Path:
         return Path(text).absolute()
     scheme, rest = match.groups()
     if scheme.lower() != "file":
-        raise ConfigError(
-            f"{text}: the filesystem '{scheme}' does not qualify for a checkpoint; "
-            "use a local path or a file: URL. Publishing an epoch needs an exclusive "
-            "create that is atomic and durable, which local filesystems have"
-        )
+        raise _unfit(text, scheme)
     return _path_of_url(text, rest)
+
+
+def _unfit(text: str, filesystem: str) -> ConfigError:
+    return ConfigError(
+        f"{text}: the filesystem '{filesystem}' does not qualify for a checkpoint; "
+        "use a local path or a file: URL. Publishing an epoch needs an exclusive "
+        "create that is atomic and durable, which local filesystems have"
+    )
+
+
+def _mounted(path: Path) -> str:
+    """The kind of filesystem that a path is on; empty where the system does not tell."""
+    if not _MOUNTS.exists():
+        return ""
+    kinds = {}
+    for line in _MOUNTS.read_text().splitlines():
+        _, point, kind, *_ = line.split(" ")
+        kinds[re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), point)] = kind
+    real = path.resolve()
+    return next((kinds[str(one)] for one in (real, *real.parents) if str(one) in kinds), "")
 
 
 def _path_of_url(url: str, rest: str) -> Path:

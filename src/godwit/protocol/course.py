@@ -77,10 +77,16 @@ class Course:
         migration, routing = self.migration.begin(epoch, routing, now, ready)
         return replace(begun, routing=routing)._with(migration)
 
-    def restart(self, routing: Routing) -> Self:
-        """The query starts again with this routing; another one than before overrules requests."""
-        if routing == self.routing:
+    def restart(self, workers: int | None, bins: int | None) -> Self:
+        """The query starts again. Other bins, or a number of workers that nothing open leads to,
+        overrule all requests; without one of them, what is there stays as it is."""
+        bins = bins or self.routing.bins
+        wanted = (self.migration.goal if self.migration else self.routing).workers
+        if bins == self.routing.bins and workers in (None, wanted):
             return self
+        routing = self.routing.with_bins(bins)
+        if workers is not None and (self.migration or workers != routing.workers):
+            routing = Routing.even(bins, workers)
         overruled = (
             self if self.migration is None else self._with(self.migration.overrule(self.begun))
         )

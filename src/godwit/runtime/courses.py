@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from godwit.errors import ConfigError, DamagedFileError, RefusedError
@@ -19,36 +19,43 @@ from godwit.strategies.steps import Ready
 
 log = logging.getLogger("godwit")
 
-REFUSALS = 20  # that are remembered, so that those who asked find the answer
+REFUSALS = 20  # that are remembered at least, so that those who asked find the answer
 SOURCES = 200  # requests that came as data and are remembered, so that they are not taken in twice
 
 
 class Courses:
     """The courses of a query's operators, and the requests that were taken into them.
 
-    `routings` gives the first routing of each operator, or the one that a start asks for. Requests
-    are taken in by the order of their ids, wherever they come from; those that are about executors
-    go to `places`.
+    All operators have the same `first` routing; `restart` says which workers and bins a later start
+    asks for. Requests are taken in by the order of their ids, wherever they come from; those that
+    are about executors go to `places`.
     """
 
     def __init__(
-        self, journal: Journal, routings: Mapping[str, Routing], begun: int, places: Places
+        self,
+        journal: Journal,
+        operators: Iterable[str],
+        first: Routing,
+        begun: int,
+        places: Places,
     ) -> None:
         self._journal = journal
         self._places = places
         self.dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
-        self._taken = intent.control if intent else 0
+        self._taken = self._decided = intent.control if intent else 0  # up to this request
         self._refused = dict(intent.refused) if intent else {}
         self._sources = dict.fromkeys(intent.sources if intent else ())
         self._courses = {
-            name: Course(name, begun, routing) if intent is None else self._read(name, intent)
-            for name, routing in routings.items()
+            name: Course(name, begun, first) if intent is None else self._read(name, intent)
+            for name in operators
         }
         self.ends = {ended.id: ended for c in self._courses.values() for ended in c.past}
         self.take_in()
-        for name, routing in routings.items():
-            self._change(self._courses[name].restart(routing))
+
+    def restart(self, workers: int | None, bins: int | None) -> None:
+        for course in tuple(self._courses.values()):
+            self._change(course.restart(workers, bins))
         self._remember()
 
     def __getitem__(self, operator: str) -> Course:
@@ -111,19 +118,21 @@ class Courses:
         """What the next epoch is to be; `decided` makes it so."""
         self.take_in()
         now = time.time()
+        new = sum(int(id) > self._decided for id in self._refused)
         return Decision(
             {
                 name: course.begin(epoch, now, ready.get(name))
                 for name, course in self._courses.items()
             },
             self._taken,
-            dict(list(self._refused.items())[-REFUSALS:]),
+            dict(list(self._refused.items())[-max(REFUSALS, new) :]),
             tuple(self._sources)[-SOURCES:],
         )
 
     def decided(self, decision: "Decision") -> None:
         """The intent of the decision is written."""
         self._courses = decision.courses
+        self._decided = decision.control
         self._refused = decision.refused
         self._sources = dict.fromkeys(decision.sources)
         self._remember()

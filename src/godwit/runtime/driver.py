@@ -6,7 +6,7 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 
 import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -81,12 +81,16 @@ class Driver(Control):
         self._begun = max(journal.intents(), default=INITIAL)
         begun = journal.intent(self._begun)
         self._given = begun.given if begun and workers is None else workers
-        routings = _first_routings(named, begun, workers, bins, default_workers)
         placed = Places(self.root, journal.generation, replicas)
+        first = Routing.even(bins or 4096, workers or default_workers)
+        courses = Courses(journal, named, first, self._begun, placed)
+        # A number of workers that a program names counts until it names another one: in between,
+        # migrations have the last word.
+        courses.restart(None if begun and workers == begun.given else workers, bins)
         super().__init__(
             named,
             journal,
-            Courses(journal, routings, self._begun, placed),
+            courses,
             placed,
             last,
             _load_trees(named, last),
@@ -309,26 +313,6 @@ class Driver(Control):
                 f"epoch {intent.epoch} of operator '{operator}' returned receipts of workers "
                 f"{sorted(r.worker for r in group)} instead of 0 to {workers - 1}; not published",
             )
-
-
-def _first_routings(
-    operators: Iterable[str],
-    begun: Intent | None,
-    workers: int | None,
-    bins: int | None,
-    default_workers: int,
-) -> dict[str, Routing]:
-    """A number of workers that a program names counts until it names another one: in between,
-    migrations have the last word."""
-    if begun is None:
-        routing = Routing.even(bins or 4096, workers or default_workers)
-        return dict.fromkeys(operators, routing)
-    if workers == begun.given:
-        workers = None
-    return {
-        name: routing.with_bins(bins or routing.bins).with_workers(workers or routing.workers)
-        for name, routing in begun.routings.items()
-    }
 
 
 def _load_trees(operators: Mapping[str, Operator], manifest: Manifest | None) -> Trees:

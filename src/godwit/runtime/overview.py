@@ -257,7 +257,7 @@ def _open(
         strategy=request.strategy,
         workers=(migration.origin.workers, migration.target.workers),
         bins=bins,
-        arrived=bins - len(rest),
+        arrived=bins - len(left(intent.routings[name], migration.target)),
         accepted=request.time,
         outcome=entry["phase"],
         epoch=None,

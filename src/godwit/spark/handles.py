@@ -56,7 +56,7 @@ class Migration(Awaited):
 
     @property
     def progress(self) -> "Progress":
-        """How many of its bins are where they shall be, and what is left of it."""
+        """How many of its bins are at its target, and what is left of it, or of the way back."""
         course = self.driver.course(self.request.operator)
         migration = course.migration
         if migration is None or migration.id != self.id:
@@ -66,7 +66,7 @@ class Migration(Awaited):
         total = len(left(migration.origin, migration.target))
         rest = left(course.routing, migration.goal)
         return Progress(
-            total - len(rest),
+            total - len(left(course.routing, migration.target)),
             total,
             self.outcome,
             round(self.driver.sizes(self.request.operator)[rest].sum()),

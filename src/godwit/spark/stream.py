@@ -300,7 +300,7 @@ class Job:
         `listener` is called with an `EpochReport` after each epoch; the logger `godwit` gets the
         same as a line. `control` is a stream of updates: id, bin and worker, if wanted also
         operator, epoch (else the next one) and workers, their new number. Rows of one id that an
-        epoch reads are one request, and an id counts once.
+        epoch reads are one request, and an id counts once (the last 200 are remembered).
         """
         source = self.stream.source
         if after is not None:
