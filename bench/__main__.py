@@ -15,6 +15,7 @@ QUESTIONS = (
     "larger",
     "state_machine",
     "list_state",
+    "gap",
     "bins",
     "timers",
     "chained",

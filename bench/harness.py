@@ -1,6 +1,6 @@
 """Running streaming queries one after the other, and timing their epochs.
 
-Contenders take turns (A B A B ...): a turn restarts the contender's query on its checkpoint, skips
+Contenders take turns (A B B A ...): a turn restarts the contender's query on its checkpoint, skips
 the first epochs, which load state and warm up, and takes the next ones as Spark reports them. Only
 one query runs at a time. All read Spark's `rate-micro-batch` source, over as many partitions as
 there are workers. A contender may have a Spark application of its own, which waits while it is not
@@ -146,10 +146,10 @@ def take_turns(
     epochs: Mapping[str, int] | int,
     warm_up: int = WARM_UP,
 ) -> dict[str, list[Turn]]:
-    """A B A B ...: the turns of each contender by its name."""
+    """A B B A ...: the turns of each contender by its name; none always comes first."""
     turns: dict[str, list[Turn]] = {contender.name: [] for contender in contenders}
     for repetition in range(repetitions):
-        for contender in contenders:
+        for contender in contenders[:: -1 if repetition % 2 else 1]:
             count = epochs if isinstance(epochs, int) else epochs[contender.name]
             turn = contender.turn(count, warm_up)
             turns[contender.name].append(turn)

@@ -77,7 +77,7 @@ def main() -> None:
             with Path(sys.argv[2]).open("a") as file:
                 file.write(json.dumps([getattr(run, name) for name in Run.__slots__]) + "\n")
         return
-    picture = Path(sys.argv[1] if len(sys.argv) > 1 else "demo.png")
+    picture, began = Path(sys.argv[1] if len(sys.argv) > 1 else "demo.png"), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="godwit-") as home:
         log, results = Path(home, "spark.log"), Path(home, "results")
         os.environ |= {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_WORKER_DIR": home}
@@ -88,7 +88,7 @@ def main() -> None:
         runs = [Run(*json.loads(line)) for line in results.read_text().splitlines()]
     report(runs)
     draw(runs, picture)
-    print(f"\nlatency over time: {picture}")
+    print(f"\nlatency over time: {picture}; the demo took {time.monotonic() - began:.0f} s")
     if not all(run.exact for run in runs):
         sys.exit(1)
 

@@ -62,6 +62,32 @@ def test_updates_take_effect_in_the_next_epoch_or_at_theirs_and_an_id_counts_onc
     assert owners[6] == [2, 1, 1, 2]
 
 
+def test_one_control_can_be_shared_by_all_operators(
+    spark: SparkSession, words: Feed, updates: Feed, tmp_path: Path
+) -> None:
+    job = (
+        gw.stream(words.stream(spark))
+        .aggregate("counts", key="word", n=gw.count())
+        .transform(lambda rows: rows.selectExpr("n"))
+        .aggregate("sizes", key="n", words=gw.count())
+        .to(gw.files(tmp_path / "output"))
+    )
+    checkpoint = tmp_path / "checkpoint"
+    query = job.start(checkpoint, workers=2, bins=4, control=updates.stream(spark))
+    words.add([{"word": word} for word in "abcde"])
+    query.process_all_available()
+    updates.add([update("all", 0, 2, workers=3), update("own", 3, 0, operator="sizes")])
+    assert query.await_epoch(2, 60)
+    words.add([{"word": word} for word in "abcde"])
+    query.process_all_available()
+    query.stop()
+    assert query.routing("counts").owners.tolist() == [2, 0, 1, 1]
+    assert query.routing("sizes").owners.tolist() == [2, 0, 1, 0]
+    assert {row.n for row in gw.read_state(spark, checkpoint, "counts").collect()} == {2}
+    found = gw.read_state(spark, checkpoint, "sizes").select("n", "words").collect()
+    assert sorted(map(tuple, found)) == [(1, 5), (2, 5)]
+
+
 def test_what_cannot_be_is_refused_and_changes_nothing(
     spark: SparkSession, words: Feed, updates: Feed, tmp_path: Path
 ) -> None:

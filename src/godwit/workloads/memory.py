@@ -33,7 +33,7 @@ def sampled() -> Iterator[list[tuple[float, float]]]:
 def proportional_mib(processes: Iterable[int] | None = None) -> float:
     """Of a page that several processes have mapped, each counts its share (PSS)."""
     total = 0
-    for pid in _family() if processes is None else processes:
+    for pid in family() if processes is None else processes:
         with suppress(OSError):
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
@@ -43,13 +43,13 @@ def proportional_mib(processes: Iterable[int] | None = None) -> float:
 def processor_seconds() -> float:
     """What this process and its descendants have used so far, with those that have ended."""
     ticks = 0
-    for pid in _family():
+    for pid in family():
         with suppress(OSError):
             ticks += sum(map(int, _stat(pid)[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _family() -> set[int]:
+def family() -> set[int]:
     """This process and its descendants."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
