@@ -21,7 +21,8 @@ class Workload:
     """A query over the events of a source: Godwit's, or a DataFrame that is Spark's own business.
 
     `known` gives the state that it begins with; `mode` is Spark's output mode for its own queries;
-    `options` are the source's.
+    `options` are the source's. The outputs of a `closing` one wait for windows to close, and so for
+    the epoch after.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Workload:
     known: Callable[[SparkSession], Mapping[str, DataFrame]] | None = None
     mode: str = "append"
     options: Mapping[str, str] = field(default_factory=dict)
+    closing: bool = False
 
     def initial(self, spark: SparkSession) -> Mapping[str, DataFrame]:
         return self.known(spark) if self.known else {}
@@ -46,21 +48,21 @@ def _workloads() -> Iterator[Workload]:
     yield Workload("q1", NEXMARK, queries.q1)
     yield Workload("q2", NEXMARK, queries.q2)
     yield Workload("q3", NEXMARK, queries.q3)
-    yield Workload("q4", NEXMARK, queries.q4)
-    yield Workload("q5", NEXMARK, partial(queries.q5, length="10 s", slide="1 s"))
-    yield Workload("q6", NEXMARK, queries.q6)
-    yield Workload("q7", NEXMARK, partial(queries.q7, length="10 s"))
+    yield Workload("q4", NEXMARK, queries.q4, closing=True)
+    yield Workload("q5", NEXMARK, partial(queries.q5, length="10 s", slide="1 s"), closing=True)
+    yield Workload("q6", NEXMARK, queries.q6, closing=True)
+    yield Workload("q7", NEXMARK, partial(queries.q7, length="10 s"), closing=True)
     yield Workload("q8", NEXMARK, partial(queries.q8, length="10 s"))
     hot_items = partial(queries.hot_items, length="10 s", slide="2 s", delay="0 s")
-    yield Workload("nbq5", NEXMARK, hot_items)
-    yield Workload("nbqx", NEXMARK, partial(queries.nbqx, window=gw.session("2 s")))
+    yield Workload("nbq5", NEXMARK, hot_items, closing=True)
+    yield Workload("nbqx", NEXMARK, partial(queries.nbqx, window=gw.session("2 s")), closing=True)
     yield Workload("word-count", NUMBERED, counts.word_count)
     yield Workload("hash-count", NUMBERED, counts.hash_count)
     yield Workload("key-count", NUMBERED, counts.key_count)
     frequent = partial(patterns.frequent_patterns, words=100, window="10 s")
-    yield Workload("frequent-patterns", NUMBERED, frequent)
+    yield Workload("frequent-patterns", NUMBERED, frequent, closing=True)
     yield Workload("traffic", NUMBERED, roads.traffic)
-    yield Workload("tolls", NUMBERED, partial(roads.tolls, length="10 s"))
+    yield Workload("tolls", NUMBERED, partial(roads.tolls, length="10 s"), closing=True)
     yield Workload("accidents", NUMBERED, partial(roads.accidents, cars=5000))
 
 

@@ -1,14 +1,21 @@
 """What was seen of a run in an open loop: when the events of each epoch became visible.
 
-The latency of an event is the time at which the outputs of its epoch are durable and visible, less
-its own intended time. An epoch is one transaction, so the outputs of moved and unmoved keys appear
-together; what differs is how many of each there are in an epoch.
+The latency of an event is the time at which its outputs are durable and visible, less its own
+intended time. They come with its epoch; but if they wait for windows to close, then with the next
+one, as the watermark of an epoch is that of the epochs before: every event counts as if it closed a
+window. An epoch is one transaction, so the outputs of moved and unmoved keys appear together; what
+differs is how many of each there are in an epoch.
+
+Events of the warm-up are not measured. A run ends when all its events have been delivered: epochs
+after that, which end migrations and close the windows that are left, have no events, and count
+neither in latencies nor in the time of a throughput.
 """
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +110,8 @@ class Disturbance:
 class Report:
     """The epochs and migrations of a run; the first `warm_up` seconds are not measured.
 
-    `about` says what was run; `memory` has samples, seconds after the begin and MiB.
+    `about` says what was run, and `closing` whether its outputs wait for windows to close; `memory`
+    has samples, seconds after the begin and MiB.
     """
 
     rate: Rate
@@ -113,11 +121,32 @@ class Report:
     migrations: list[Migration] = field(default_factory=list)
     memory: list[tuple[float, float]] = field(default_factory=list)
     usage: Usage | None = None
+    closing: bool = False
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any], *, closing: bool) -> Self:
+        """What `to_json` gave; all that is computed, is computed anew."""
+        return cls(
+            Rate.parse(found["rate"]),
+            found["warm_up"],
+            found["about"],
+            [Epoch(**epoch) for epoch in found["epochs"]],
+            [Migration(**migration) for migration in found["migrations"]],
+            [(at, mib) for at, mib in found["memory"]],
+            Usage(**found["usage"]) if found.get("usage") else None,
+            closing,
+        )
+
+    def visible(self, epoch: Epoch) -> float:
+        """When the outputs of its events are visible, in seconds after the begin."""
+        after = bisect_right(self.epochs, epoch.number, key=lambda one: one.number)
+        is_last = after == len(self.epochs)
+        return self.epochs[after].delivered if self.closing and not is_last else epoch.delivered
 
     def latencies(self, epoch: Epoch) -> npt.NDArray[np.int64]:
         """Of the events of an epoch, in microseconds; of many events, some at equal distances and
         the first, which waits longest."""
-        return np.int64(epoch.delivered * SECOND) - self._intended(epoch)
+        return np.int64(self.visible(epoch) * SECOND) - self._intended(epoch)
 
     def _intended(self, epoch: Epoch) -> npt.NDArray[np.int64]:
         count = min(epoch.last - epoch.first, SAMPLE)
@@ -157,7 +186,7 @@ class Report:
             each = (epoch.last - epoch.first) / max(len(latencies), 1)
             found["all"].add(latencies, each)
             began = float(self.rate.times(np.array([epoch.first]))[0]) / SECOND
-            if not any(first <= epoch.delivered and began <= last for first, last in spans):
+            if not any(first <= self.visible(epoch) and began <= last for first, last in spans):
                 found["steady"].add(latencies, each)
                 continue
             found["moving"].add(latencies, each)
@@ -166,8 +195,8 @@ class Report:
         return {name: histogram for name, histogram in found.items() if histogram.total}
 
     def throughput(self) -> float:
-        """Events a second, from the end of the warm-up to the last delivery."""
-        epochs = self.measured()
+        """Events a second, from the end of the warm-up to the delivery of the last of them."""
+        epochs = [epoch for epoch in self.measured() if epoch.last > epoch.first]
         before = [epoch.delivered for epoch in self.epochs if epoch.last <= epochs[0].first]
         seconds = epochs[-1].delivered - (max(before) if before else self.warm_up)
         return (epochs[-1].last - epochs[0].first) / seconds
@@ -231,6 +260,7 @@ class Report:
             "ccdf": {name: one.ccdf() for name, one in self.histograms().items()},
             "memory": self.memory,
             "usage": self.usage and asdict(self.usage),
+            "closing": self.closing,
         }
 
 

@@ -166,6 +166,7 @@ class Recorder:
 
     def __init__(self, wanted: Run, spark_log: Path, say: Say) -> None:
         self.report = Report(wanted.rate, wanted.warm_up, wanted.to_json())
+        self.report.closing = wanted.workload.closing
         self.began = 0.0  # seconds since 1970, once an epoch has been delivered
         self.has_begun = threading.Event()
         self._events = wanted.events
