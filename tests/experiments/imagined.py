@@ -1,39 +1,45 @@
 """Runs that nobody made: an epoch a second, and migrations that take two."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import cast
 
 from pyspark.sql import SparkSession
 
 from godwit.experiments.lab import LOCAL, Lab
-from godwit.workloads.rate import SECOND
+from godwit.workloads.rate import SECOND, Rate
 from godwit.workloads.report import Epoch, Migration, Report, Usage
 from godwit.workloads.running import Departure, Move, Run
 
 
 @dataclass(frozen=True, slots=True)
 class Imagined(Lab):
-    """A lab that has a session, but runs nothing."""
-
-    session: SparkSession | None = None
+    """A lab that runs nothing."""
 
     @contextmanager
     def spark(
         self, master: str = LOCAL, conf: Mapping[str, str] = MappingProxyType({})
     ) -> Iterator[SparkSession]:
-        assert self.session is not None
-        yield self.session
+        yield cast(SparkSession, None)
 
     def run(self, spark: SparkSession, label: str, wanted: Run) -> Report:
         wanted.check()
         self.say(label)
         return imagined(wanted)
 
+    def other(self, label: str, make: Callable[[], Report]) -> Report:
+        self.say(label)
+        report = Report(Rate.parse("10 for 5 s, 20 for 5 s"), 2.0, {"label": label})
+        report.epochs = [Epoch(n, 10 * n, 10 * n + 10, n + 2.0) for n in range(8)]
+        report.migrations = [Migration("counts", "restart", 0, 1.0, 4.0, 6.0, "done")]
+        return report
+
 
 def imagined(wanted: Run) -> Report:
     report = Report(wanted.rate, wanted.warm_up, wanted.to_json())
+    report.closing = wanted.workload.closing
     report.migrations = [
         Migration("ids", _strategy(move), 16, 0.25, move.at, move.at + 2, "done")
         for move in wanted.moves

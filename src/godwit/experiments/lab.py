@@ -29,6 +29,12 @@ T = TypeVar("T")
 WORKERS: Final = 4
 CLUSTER: Final = "local-cluster[2,2,1536]"  # two executors, with caches of their own
 LOCAL: Final = "local[2]"
+EXCLUDED: Final = (
+    "Not measured are the events of the warm-up, and what happens once all events have been "
+    "delivered: migrations that are still open end, and windows that are left close. Outputs that "
+    "wait for windows to close come with the epoch after that of the record that closes them; of "
+    "these queries, the events of the last epoch are not measured either."
+)
 _CONF: Final = {
     # So that workers stay where they are; see docs/how-it-works.md.
     "spark.shuffle.reduceLocality.enabled": "false",
@@ -89,6 +95,11 @@ class Lab:
         report.about = {**report.about, "label": label}
         return report
 
+    def other(self, label: str, make: Callable[[], Report]) -> Report:
+        """What is no run of a workload."""
+        self.say(label)
+        return make()
+
 
 def hash_counts(keys: int, *, count: Callable[..., gw.Stream] = counts.hash_count) -> Workload:
     """Hash or key count over a domain of `keys` keys, all of which are known from the begin."""
@@ -144,29 +155,45 @@ def one_each(wanted: Run, strategies: Sequence[str], at: float) -> dict[str, Run
     return {name: replace(wanted, moves=moves([name], wanted.bins, at, 0)) for name in strategies}
 
 
-def overview(reports: Mapping[str, Report], about: str = "") -> list[Section]:
-    """What there is to see of runs, one beside the other."""
+def overview(
+    reports: Mapping[str, Report],
+    about: str = "",
+    *,
+    group: Callable[[str], str] = str,
+    kind: Callable[[str], str] = str,
+    by_size: bool = False,
+) -> list[Section]:
+    """What there is to see of runs, one beside the other: with runs of a `group` in one colour,
+    strategies of a `kind` as well, and runs of growing size as such."""
     moving = {label: report for label, report in reports.items() if report.migrations}
-    sections = [Section("Latency over time", about, plots.timelines(reports))]
+    sections = [
+        Section("Latency over time", f"{about} {EXCLUDED}".strip(), plots.timelines(reports))
+    ]
     if moving:
+        tradeoff = plots.tradeoff(moving, kind, by_size=by_size)
         sections += [
             Section("What each migration cost", table=disturbance_table(moving)),
             Section("Latency while state moves", figure=plots.ccdfs(moving)),
+            Section("Greatest latency against duration", figure=tradeoff),
         ]
     else:
-        sections.append(Section("All latencies", figure=plots.ccdfs(reports, ("all",))))
-    measured = {label: report for label, report in reports.items() if report.memory}
+        sections.append(Section("All latencies", figure=plots.ccdfs(reports, "all", group)))
+    sections.append(Section("Latencies", table=latency_table(reports)))
+    return [*sections, *surroundings(reports, group)]
+
+
+def surroundings(
+    reports: Mapping[str, Report], group: Callable[[str], str] = str
+) -> Iterator[Section]:
+    """What runs took, and what they were."""
+    if measured := {label: report for label, report in reports.items() if report.memory}:
+        yield Section("Memory of all processes", figure=plots.memories(measured, group))
     names = list(dict.fromkeys(name for report in reports.values() for name in report.about))
     rows = [
         [label, *(str(report.about.get(name, "-")) for name in names), f"{report.warm_up:g} s"]
         for label, report in reports.items()
     ]
-    return [
-        *sections,
-        Section("Latencies", table=latency_table(reports)),
-        Section("Memory of all processes", figure=plots.memories(measured)),
-        Section("Configuration", table=Table(["", *names, "warm-up"], rows)),
-    ]
+    yield Section("Configuration", table=Table(["", *names, "warm-up"], rows))
 
 
 def disturbance_table(reports: Mapping[str, Report]) -> Table:
@@ -174,8 +201,9 @@ def disturbance_table(reports: Mapping[str, Report]) -> Table:
     header = ["", "operator", "strategy", "outcome", "max s before", "max s", "duration s"]
     header += ["disruption s", "jitter s", "state moved", "MiB fetched"]
     rows = [
-        [label, one.operator, one.strategy, one.outcome, _seconds(before(report)), *_cells(one)]
+        [label, one.operator, one.strategy, one.outcome, _seconds(usual), *_cells(one)]
         for label, report in reports.items()
+        for usual in [before(report)]
         for one in report.disturbances()
     ]
     return Table(header, rows)

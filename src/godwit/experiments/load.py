@@ -6,7 +6,7 @@ At each load a quarter of the state moves by each strategy in turn; before, noth
 from typing import Final
 
 from godwit.experiments import plots
-from godwit.experiments.lab import WORKERS, Lab, before, disturbance_table, hash_counts, moves
+from godwit.experiments.lab import WORKERS, Lab, before, hash_counts, moves, overview
 from godwit.experiments.page import Findings, Section
 from godwit.workloads.rate import Rate
 from godwit.workloads.running import Run
@@ -46,8 +46,7 @@ def load(lab: Lab) -> Findings:
     return Findings(
         [
             Section("Greatest latency by load", about, curve),
-            Section("What each migration cost", table=disturbance_table(reports)),
-            Section("Latency over time", figure=plots.timelines(reports)),
+            *overview(reports),
         ],
         reports,
     )

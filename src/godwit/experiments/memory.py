@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from godwit.experiments import plots
-from godwit.experiments.lab import WORKERS, Lab, disturbance_table, hash_counts, one_each
+from godwit.experiments.lab import WORKERS, Lab, hash_counts, one_each, overview
 from godwit.experiments.page import Findings, Section, Table
 from godwit.workloads.rate import Rate
 from godwit.workloads.report import Report
@@ -25,9 +24,8 @@ def memory(lab: Lab) -> Findings:
     about = f"Hash count over {keys:,} known keys; proportional set size, every half second."
     return Findings(
         [
-            Section("Memory over time", about, plots.memories(reports)),
-            Section("Greatest, MiB", table=Table(["", "steady", "from the move on"], rows)),
-            Section("What each migration cost", table=disturbance_table(reports)),
+            Section("Greatest, MiB", about, table=Table(["", "steady", "from the move on"], rows)),
+            *overview(reports),
         ],
         reports,
     )

@@ -1,16 +1,17 @@
 """Figures 13 to 15 of Megaphone: what do bins cost while nothing moves?
 
-Hash and key count with ever more bins. The operator without routing is the one with a bin for each
-worker, which has nothing to look up. Spark's own `groupBy().count()` begins without known keys.
+Hash and key count with ever more bins. "No routing" is the least that there is: a bin for each
+worker, by which records are routed all the same. Spark's own `groupBy().count()` begins without
+known keys.
 """
 
 from functools import partial
 from typing import Final
 
 from godwit.experiments import plots
-from godwit.experiments.lab import LOCAL, Lab, hash_counts, latency_table
+from godwit.experiments.lab import LOCAL, Lab, hash_counts, overview
 from godwit.experiments.page import Findings, Section
-from godwit.experiments.spark_queries import count_by_group, use_rocksdb
+from godwit.experiments.spark_queries import ROCKSDB, count_by_group
 from godwit.workloads import counts
 from godwit.workloads.catalog import NUMBERED, Workload
 from godwit.workloads.rate import SECOND, Rate
@@ -27,7 +28,7 @@ def overhead(lab: Lab) -> Findings:
     warm_up, seconds = lab.pick((8.0, 26.0), (5.0, 10.0))
     rate = Rate.parse(lab.pick("50k", "10k"))
     reports: dict[str, Report] = {}
-    with lab.spark(LOCAL) as spark:
+    with lab.spark(LOCAL, ROCKSDB) as spark:
         for count in (counts.hash_count, counts.key_count):
             one = hash_counts(keys, count=count)
             for bins in (WORKERS, *lab.pick(MANY_BINS, MANY_BINS[::4])):
@@ -35,7 +36,6 @@ def overhead(lab: Lab) -> Findings:
                 label = f"{one.name}, {routed}"
                 wanted = Run(one, rate, WORKERS, seconds, warm_up, bins=bins)
                 reports[label] = lab.run(spark, label, wanted)
-        use_rocksdb(spark)
         make = partial(count_by_group, keys=keys)
         peer = Workload("spark", NUMBERED, make, mode="update")
         wanted = Run(peer, rate, WORKERS, seconds, warm_up)
@@ -51,14 +51,13 @@ def overhead(lab: Lab) -> Findings:
     curve = plots.curves(median, "bins", "median latency, s", log="x")
     about = (
         f"{keys:,} keys, {rate.until(SECOND) - 1:,} events a second, two workers on local[2]; "
-        '"no routing" is one bin a worker. All keys are known to Godwit from the begin, and none '
-        "to Spark."
+        '"no routing" is one bin a worker, by which records are routed all the same. All keys are '
+        "known to Godwit from the begin, and none to Spark."
     )
     return Findings(
         [
             Section("Median latency by bins", about, curve),
-            Section("Latencies", table=latency_table(reports)),
-            Section("All latencies", figure=plots.ccdfs(reports, ("all",))),
+            *overview(reports),
         ],
         reports,
     )

@@ -57,20 +57,20 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to a question."""
+    """The answer to a question, and what it was found with."""
 
     name: str
     question: str
     findings: Findings
+    about: Mapping[str, str] = field(default_factory=lambda: environment())
 
     def write(self, directory: Path) -> list[Path]:
         """`NAME.html`, `NAME.json`, and a PNG of each picture; returns what was written."""
         directory.mkdir(parents=True, exist_ok=True)
-        about = environment()
         written = [directory / f"{self.name}.html", directory / f"{self.name}.json"]
-        written[0].write_text(self.to_html(about))
+        written[0].write_text(self.to_html())
         reports = {label: one.to_json() for label, one in self.findings.reports.items()}
-        found = {"question": self.question, "environment": about, "reports": reports}
+        found = {"question": self.question, "environment": self.about, "reports": reports}
         written[1].write_text(json.dumps(found | dict(self.findings.numbers)) + "\n")
         pictures = [section.figure for section in self.findings.sections if section.figure]
         for number, figure in enumerate(pictures, 1):
@@ -78,14 +78,14 @@ class Page:
             figure.savefig(written[-1], dpi=110)
         return written
 
-    def to_html(self, about: Mapping[str, str]) -> str:
+    def to_html(self) -> str:
         parts = [f"<h1>{html.escape(self.name)}</h1>", f"<p>{html.escape(self.question)}</p>"]
         for section in self.findings.sections:
             parts.append(f"<h2>{html.escape(section.title)}</h2>")
             parts += [f"<p>{html.escape(section.text)}</p>"] if section.text else []
             parts += [_svg(section.figure)] if section.figure else []
             parts += [_table(section.table)] if section.table else []
-        told = ", ".join(f"{name} {value}" for name, value in about.items())
+        told = ", ".join(f"{name} {value}" for name, value in self.about.items())
         parts.append(f"<footer>{html.escape(told)}</footer>")
         body = "\n".join(parts)
         title = html.escape(f"godwit: {self.name}")

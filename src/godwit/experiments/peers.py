@@ -6,7 +6,7 @@ turns (A B A B ...), each from an empty state; in the first turn each tries two 
 goes on with that in which it took more events a second.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 import godwit as gw
 from godwit.experiments import plots
 from godwit.experiments import spark_queries as spark
-from godwit.experiments.lab import LOCAL, Lab
+from godwit.experiments.lab import LOCAL, Lab, surroundings
 from godwit.experiments.page import Findings, Section, Table
 from godwit.workloads.catalog import NEXMARK, NUMBERED, Workload
 from godwit.workloads.counts import hash_count, random_ids
@@ -41,8 +41,9 @@ OURS: Final = "Godwit"
 ABOUT: Final = (
     "Two workers on local[2], 1,000,000 keys, none of them known at the begin; events are there "
     "before they are asked for. Every contender has the better of two sizes of epoch, and begins "
-    "each of three turns with no state; of a turn's four epochs the first is not counted. Bars and "
-    "rates are medians, with the lowest and the highest turn."
+    "each of three turns with no state; of a turn's four epochs the first is not counted, and time "
+    "ends with the last epoch that has events. Bars and rates are medians, with the lowest and the "
+    "highest turn."
 )
 
 
@@ -69,17 +70,23 @@ class Turns:
         return sorted(self.reports, key=Report.throughput)[(len(self.reports) - 1) // 2]
 
     @property
-    def rates(self) -> list[float]:
+    def rates(self) -> plots.Middle:
         """Events a second: of the middle turn, the lowest and the highest."""
         all = [report.throughput() for report in self.reports]
-        return [self.middle.throughput(), min(all), max(all)]
+        return self.middle.throughput(), min(all), max(all)
+
+    @property
+    def epoch(self) -> float:
+        """The median length of the epochs of the middle turn that have events, in seconds."""
+        delivered = [one.delivered for one in self.middle.epochs if one.last > one.first]
+        return float(np.median(np.diff(delivered)[SKIPPED:]))
 
 
 def peers(lab: Lab) -> Findings:
     """How fast is Godwit beside Spark's own operators, while nothing moves?"""
     found: dict[tuple[str, str], Turns] = {}
-    with lab.spark(LOCAL) as session:
-        spark.use_rocksdb(session)
+    runs: dict[str, Report] = {}
+    with lab.spark(LOCAL, spark.ROCKSDB) as session:
         for turn in range(lab.pick(TURNS, 1)):
             for one in contenders(lab.pick(KEYS, 20_000)):
                 key = one.question, one.name
@@ -87,20 +94,29 @@ def peers(lab: Lab) -> Findings:
                 tried = []
                 for size in sizes if turn == 0 else [found[key].size]:
                     label = f"{', '.join(key)}, {size:,} an epoch, turn {turn + 1}"
-                    tried.append(Turns(size, [lab.run(session, label, _run(one, size))]))
+                    runs[label] = lab.run(session, label, _run(one, size))
+                    tried.append(Turns(size, [runs[label]]))
                 if turn == 0:
                     found[key] = max(tried, key=lambda one: one.rates)
                 else:
                     found[key].reports.extend(tried[0].reports)
-    rates = {f"{question}: {name}": turns.rates for (question, name), turns in found.items()}
-    bars = {name: middle for name, (middle, _, _) in rates.items()}
+    return findings(found, runs)
+
+
+def findings(found: Mapping[tuple[str, str], Turns], runs: Mapping[str, Report]) -> Findings:
+    """What the turns of all contenders show, by question and name; and all runs that there were."""
+    bars: dict[str, dict[str, plots.Middle]] = {}
+    for (question, name), turns in found.items():
+        bars.setdefault(question, {})[name] = turns.rates
+    middle = {f"{question}: {name}": turns.middle for (question, name), turns in found.items()}
     return Findings(
         [
             Section("Events a second", ABOUT, plots.bars(bars, "events a second", OURS)),
             Section("By question", table=_table(found)),
+            *surroundings(middle),
         ],
-        {f"{question}: {name}": turns.middle for (question, name), turns in found.items()},
-        {"events_a_second": rates},
+        runs,
+        {"events_a_second": bars},
     )
 
 
@@ -125,7 +141,7 @@ def contenders(keys: int) -> Iterator[Contender]:
     yield Contender("join", OURS, auctions("q3", make=queries.q3), MEDIUM)
     joined = auctions("sellers", make=spark.sellers)
     yield Contender("join", "stream-stream join", joined, MEDIUM)
-    windows = partial(auctions, "windows", options={"dilation": DILATION})
+    windows = partial(auctions, "windows", options={"dilation": DILATION}, closing=True)
     ours = partial(queries.hot_items, length=WINDOW, slide=WINDOW, delay="0 s")
     yield Contender("windows", OURS, windows(make=ours), LARGE)
     theirs = partial(spark.bids_by_window, length=WINDOW)
@@ -150,14 +166,13 @@ def _run(one: Contender, size: int) -> Run:
     return Run(one.workload, rate, WORKERS, seconds, skipped, epoch_events=size)
 
 
-def _table(found: dict[tuple[str, str], Turns]) -> Table:
+def _table(found: Mapping[tuple[str, str], Turns]) -> Table:
     rows = []
     for (question, name), turns in found.items():
         rate, lowest, highest = turns.rates
         faster = found[question, OURS].rates[0] / rate
-        delivered = [epoch.delivered for epoch in turns.middle.epochs]
-        epoch = float(np.median(np.diff(delivered)[SKIPPED:]))
-        cells = [f"{rate:,.0f} ({lowest:,.0f}-{highest:,.0f})", f"{epoch:.2f}", f"{turns.size:,}"]
+        told = f"{rate:,.0f} ({lowest:,.0f}-{highest:,.0f})"
+        cells = [told, f"{turns.epoch:.2f}", f"{turns.size:,}"]
         rows.append([question, name, *cells, "" if name == OURS else f"{faster:,.1f} x"])
     header = ["", "by", "events/s", "epoch, s", "events an epoch", "Godwit is faster"]
     return Table(header, rows)

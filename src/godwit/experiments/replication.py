@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from godwit.experiments import plots
-from godwit.experiments.lab import WORKERS, Lab, hash_counts, latency_table
+from godwit.experiments.lab import WORKERS, Lab, hash_counts, overview
 from godwit.experiments.page import Findings, Section, Table
 from godwit.workloads.rate import SECOND, Rate
 from godwit.workloads.report import Report
@@ -19,6 +18,7 @@ NAMES: Final = {0: "no replicas", 1: "replicas"}
 FLOOD: Final = Rate.parse("2M")  # more than the query bears
 EPOCH: Final = 500_000  # events of an epoch in the flood
 BINS: Final = 256
+GREATEST: Final = "the greatest load"
 
 
 def replication(lab: Lab) -> Findings:
@@ -28,7 +28,8 @@ def replication(lab: Lab) -> Findings:
     reports: dict[str, Report] = {}
     with lab.spark() as spark:
         flood = Run(hash_counts(keys), FLOOD, WORKERS, lab.pick(5.0, 1.0), 0.5, bins=BINS)
-        borne = lab.run(spark, "the greatest load", replace(flood, epoch_events=EPOCH)).throughput()
+        flooded = lab.run(spark, GREATEST, replace(flood, epoch_events=EPOCH))
+        borne = flooded.throughput()
         half = Rate.parse(f"{round(borne / 2)}")
         wanted = Run(hash_counts(keys), half, WORKERS, seconds, warm_up, bins=BINS)
         for turn in range(turns):
@@ -42,12 +43,9 @@ def replication(lab: Lab) -> Findings:
     return Findings(
         [
             Section("Medians of the runs", about, table=_costs(reports, turns)),
-            Section("Latencies", table=latency_table(reports)),
-            Section("All latencies", figure=plots.ccdfs(reports, ("all",))),
-            Section("Latency over time", figure=plots.timelines(reports)),
-            Section("Memory of all processes", figure=plots.memories(reports)),
+            *overview(reports, group=lambda label: label.split(",")[0]),
         ],
-        reports,
+        {GREATEST: flooded, **reports},
         numbers={"greatest_load": borne},
     )
 

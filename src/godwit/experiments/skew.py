@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from godwit.experiments import plots
-from godwit.experiments.lab import WORKERS, Lab
+from godwit.experiments.lab import WORKERS, Lab, overview
 from godwit.experiments.page import Findings, Section, Table
 from godwit.workloads.catalog import NUMBERED, Workload
 from godwit.workloads.counts import ANSWER, WORDS_A_LINE, look_ups
@@ -55,13 +55,17 @@ def skew(lab: Lab) -> Findings:
     header = ["", "of the move", "epochs", "median s", "longest s", "lines a second"]
     lengths = {label: _lengths(report) for label, report in reports.items()}
     figure = plots.curves(
-        lengths, "delivered, seconds after the begin", "seconds since the epoch before", log=""
+        lengths,
+        "delivered, seconds after the begin",
+        "seconds since the epoch before",
+        log="",
+        moved=[(at, until)],
     )
     return Findings(
         [
             Section("Length of epochs", about, figure),
             Section(f"Epochs before {at:g} s and after the move", table=Table(header, rows)),
-            Section("Latency over time", figure=plots.timelines(reports)),
+            *overview(reports),
         ],
         reports,
     )

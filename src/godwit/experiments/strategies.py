@@ -44,7 +44,8 @@ def strategies(lab: Lab) -> Findings:
         reports = {
             name: lab.run(spark, name, one) for name, one in one_each(wanted, NAMES, at).items()
         }
-        reports[OWN_WAY] = own_way(lab, spark, keys, lab.pick(60.0, 40.0))
+        own = partial(own_way, lab, spark, keys, lab.pick(60.0, 40.0))
+        reports[OWN_WAY] = lab.other(OWN_WAY, own)
     about = (
         f"Hash count over {keys:,} known keys, 10,000 events a second, 4 workers on 2 executors, "
         f"{bins} bins, of which a quarter moves. Spark draws as many events at random before it is "
@@ -61,7 +62,6 @@ def own_way(lab: Lab, spark: SparkSession, keys: int, seconds: float) -> Report:
     rate = Rate.parse(f"{keys // filling} for {filling} s, 10k for {10 * seconds} s")
     workload = Workload(OWN_WAY, NUMBERED, partial(count_by_group, keys=keys), mode="update")
     wanted = Run(workload, rate, 2, filling + seconds, filling, epoch_events=EPOCH)
-    lab.say(f"{OWN_WAY}: {wanted.seconds:.0f} s")
     with tempfile.TemporaryDirectory(prefix="godwit-") as name:
         directory = Path(name)
         checkpoint = directory / "checkpoint"

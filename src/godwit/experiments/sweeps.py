@@ -3,13 +3,11 @@
 In each run a quarter of the state moves by each strategy in turn.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Final
 
-from godwit.experiments import plots
-from godwit.experiments.lab import WORKERS, Lab, disturbance_table, hash_counts, moves
-from godwit.experiments.page import Findings, Section
+from godwit.experiments.lab import WORKERS, Lab, hash_counts, moves, overview
+from godwit.experiments.page import Findings
 from godwit.workloads.rate import Rate
 from godwit.workloads.report import Report
 from godwit.workloads.running import Run
@@ -63,22 +61,11 @@ def _sweep(lab: Lab, fixed: str, cases: Iterable[tuple[str, int, int]]) -> Findi
                     bins,
                 ),
             )
-    points: dict[str, list[tuple[float, float]]] = {}
-    for report in reports.values():
-        for one in report.disturbances():
-            kind = "batched, 8 steps" if one.strategy.startswith("batched") else one.strategy
-            duration = one.duration if one.duration and one.outcome == "done" else math.nan
-            points.setdefault(kind, []).append((duration, one.greatest))
     about = (
         f"Hash count, {fixed}, 10,000 events a second, 4 workers on 2 executors; a quarter moves."
     )
-    axes = ("duration, s", "greatest latency, s")
-    tradeoff = plots.curves(points, *axes, labels=list(reports))
-    return Findings(
-        [
-            Section("Latency against duration", about, tradeoff),
-            Section("What each migration cost", table=disturbance_table(reports)),
-            Section("Latency over time", figure=plots.timelines(reports)),
-        ],
-        reports,
-    )
+    return Findings(overview(reports, about, kind=_kind, by_size=True), reports)
+
+
+def _kind(strategy: str) -> str:
+    return "batched, 8 steps" if strategy.startswith("batched") else strategy

@@ -6,9 +6,9 @@ one, as the watermark of an epoch is that of the epochs before: every event coun
 window. An epoch is one transaction, so the outputs of moved and unmoved keys appear together; what
 differs is how many of each there are in an epoch.
 
-Events of the warm-up are not measured. A run ends when all its events have been delivered: epochs
-after that, which end migrations and close the windows that are left, have no events, and count
-neither in latencies nor in the time of a throughput.
+Events of the warm-up are not measured. Neither is the end of a run, once all events have been
+delivered: epochs that end migrations and close the windows that are left have no events; and where
+outputs wait for the next epoch, the events of the last one have no latency, since there is no next.
 """
 
 import itertools
@@ -143,6 +143,11 @@ class Report:
         is_last = after == len(self.epochs)
         return self.epochs[after].delivered if self.closing and not is_last else epoch.delivered
 
+    def answered(self) -> list[Epoch]:
+        """The epochs with events whose outputs came before the end of the run."""
+        epochs = [epoch for epoch in self.epochs if epoch.last > epoch.first]
+        return epochs[:-1] if self.closing else epochs
+
     def latencies(self, epoch: Epoch) -> npt.NDArray[np.int64]:
         """Of the events of an epoch, in microseconds; of many events, some at equal distances and
         the first, which waits longest."""
@@ -155,7 +160,7 @@ class Report:
     def measured(self) -> list[Epoch]:
         """The epochs whose events all took place after the warm-up."""
         first = self.rate.until(int(self.warm_up * SECOND) - 1)
-        return [epoch for epoch in self.epochs if epoch.first >= first]
+        return [epoch for epoch in self.epochs if epoch.last > epoch.first >= first]
 
     def steady(self) -> Floats:
         """The greatest latencies of slots after the warm-up and before anything moved."""
@@ -181,7 +186,10 @@ class Report:
         latter's events whose keys moved in that very epoch, and of the others."""
         found = {name: Histogram() for name in ("all", "steady", "moving", "moved", "unmoved")}
         spans = self.spans()
+        answered = self.answered()
         for epoch in self.measured():
+            if epoch not in answered:
+                continue
             latencies = self.latencies(epoch)
             each = (epoch.last - epoch.first) / max(len(latencies), 1)
             found["all"].add(latencies, each)
@@ -196,14 +204,14 @@ class Report:
 
     def throughput(self) -> float:
         """Events a second, from the end of the warm-up to the delivery of the last of them."""
-        epochs = [epoch for epoch in self.measured() if epoch.last > epoch.first]
+        epochs = self.measured()
         before = [epoch.delivered for epoch in self.epochs if epoch.last <= epochs[0].first]
         seconds = epochs[-1].delivered - (max(before) if before else self.warm_up)
         return (epochs[-1].last - epochs[0].first) / seconds
 
     def timeline(self) -> Timeline:
         slots: dict[int, list[npt.NDArray[np.int64]]] = {}
-        for epoch in self.epochs:
+        for epoch in self.answered():
             latencies, slot = self.latencies(epoch), self._intended(epoch) // SLOT
             borders = np.flatnonzero(np.diff(slot, prepend=-1, append=-1))
             for a, b in itertools.pairwise(borders):
