@@ -144,9 +144,9 @@ class Report:
         return self.epochs[after].delivered if self.closing and not is_last else epoch.delivered
 
     def answered(self) -> list[Epoch]:
-        """The epochs with events whose outputs came before the end of the run."""
+        """The epochs with events whose outputs came before the end of the run, if any did."""
         epochs = [epoch for epoch in self.epochs if epoch.last > epoch.first]
-        return epochs[:-1] if self.closing else epochs
+        return epochs[:-1] if self.closing and len(epochs) > 1 else epochs
 
     def latencies(self, epoch: Epoch) -> npt.NDArray[np.int64]:
         """Of the events of an epoch, in microseconds; of many events, some at equal distances and
