@@ -18,8 +18,6 @@ from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
 from godwit.operators import Aggregate, StateMachine
-from godwit.planner.chain import Chain
-from godwit.planner.projected import Projected
 from godwit.strategies import fluid
 from godwit.testing import Simulation
 from tests.cli.running import Running
@@ -80,40 +78,6 @@ def test_a_better_balance_is_planned_and_applied(
     assert "--workers N, --rebalance or --drain WORKER" in capsys.readouterr().err
     assert query.command("apply", "--workers", "3", "--tau", "0.01") == 2
     assert "heaviest bin" in capsys.readouterr().err
-
-
-def test_migrations_are_planned_with_those_to_come_in_mind(
-    query: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    costs, series = tmp_path / "costs", tmp_path / "series.txt"
-    projecting = ["project", "--out", str(costs), "--tau", "1"]
-    assert query.command(*projecting) == 2
-    assert "give --series FILE" in capsys.readouterr().err
-    for workers in ("4", "2"):
-        how = ["--strategy", "all-at-once", "--watch"]
-        assert query.command("apply", "--workers", workers, *how) == 0
-    assert query.command(*projecting) == 0
-    assert "runs of bins, for 2, 4 workers" in capsys.readouterr().err
-    assert Projected.load(costs).problem.chain == Chain.learn([2, 4, 2])
-    planned = ["plan", "--workers", "4", "--planner", "markov"]
-    assert query.command(*planned) == 2
-    assert "needs projected costs" in capsys.readouterr().err
-    assert query.command(*planned, "--projected", str(costs), "--explain") == 0
-    assert "2 -> 4 workers" in capsys.readouterr().out
-    assert query.command("plan", "--workers", "4", "--projected", str(costs)) == 2
-    assert "'even' uses no projected costs" in capsys.readouterr().err
-    assert query.command(*projecting) == 2
-    assert "holds projected costs already" in capsys.readouterr().err
-    series.write_text("2 3\n3 2 5")
-    (costs / "projected.json").unlink()
-    assert query.command(*projecting, "--series", str(series)) == 0
-    assert "goes on with what was begun" in capsys.readouterr().err
-    learnt = ["project", "--series", str(series), "--out", str(tmp_path / "more"), "--tau", "2"]
-    assert query.command(*learnt) == 0
-    assert "for 2, 3, 5 workers" in capsys.readouterr().err
-    series.write_text("two")
-    assert query.command(*learnt[:3], "--out", str(tmp_path / "none")) == 2
-    assert "is to hold numbers of workers" in capsys.readouterr().err
 
 
 def test_the_longest_epoch_is_told_if_reading_was_measured(
@@ -332,6 +296,11 @@ BAD = {
     "state": (["state", "{}", "counts"], "give --key"),
     "key columns": (["state", "{}", "counts", "--key", "a", "--key", "b"], "the key has 1 columns"),
     "format": (["state", "{}", "counts", "--export", "x.xls"], "ends in .parquet, .csv, .jsonl"),
+    "projected": (
+        ["plan", "{0}", "--workers", "4", "--planner", "markov", "--projected", "{0}/costs"],
+        r"/costs: holds no finished projected costs \(FileNotFound.*\); compute them first$",
+    ),
+    "tau": (["apply", "{0}", "{0}/half.json", "--tau", "0"], "a plan is made already"),
     "epoch": (["state", "{}", "counts", "--key", "a", "--epoch", "7"], "epoch 7 .* not retained"),
 }
 

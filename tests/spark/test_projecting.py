@@ -12,6 +12,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from godwit.cli import main
+from godwit.cli import project as command
 from godwit.planner.chain import Chain
 from godwit.planner.iteration import Progress, project
 from godwit.planner.projected import Problem, Projected
@@ -65,7 +66,9 @@ def test_what_a_failed_run_has_done_is_not_done_again(spark: SparkSession, tmp_p
     assert len(solved) == (max(solved) + 1) * found.sweeps
 
 
-def test_the_command_line_computes_on_spark_and_goes_on(tmp_path: Path) -> None:
+def test_the_command_line_computes_on_spark_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a process of its own, which goes on with what one process has begun."""
     sim = simulate(tmp_path / "checkpoint", bins=64)
     sim.feed(words(*map(str, range(500))))
@@ -75,10 +78,11 @@ def test_the_command_line_computes_on_spark_and_goes_on(tmp_path: Path) -> None:
     assert main([*common, "--out", str(tmp_path / "here")]) == 0
     alone = Projected.load(tmp_path / "here")
     begun = tmp_path / "spark"
-    with pytest.raises(ArithmeticError):
-        project(
-            alone.problem, begun, run=lambda solve, blocks: map(partial(fails_at, 1, solve), blocks)
-        )
+    with monkeypatch.context() as patched:
+        failing = partial(partial, fails_at, 1)
+        patched.setattr(command, "here", lambda solve, blocks: map(failing(solve), blocks))
+        with pytest.raises(ArithmeticError):
+            main([*common, "--out", str(begun)])
     godwit = [sys.executable, "-c", "import sys; from godwit.cli import main; sys.exit(main())"]
     given = [*godwit, *common, "--out", str(begun), "--spark", "local[2]"]
     ended = subprocess.run(given, capture_output=True, text=True)

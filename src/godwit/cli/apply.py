@@ -68,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     parse(arguments.strategy)  # refuses an unknown one
     if (arguments.plan is None) != has_target(arguments):
         raise ConfigError("give a plan, or --workers, --rebalance or --drain, and not both")
-    if arguments.plan is not None and (arguments.planner or arguments.tau or arguments.projected):
+    options = (arguments.planner, arguments.tau, arguments.projected)
+    if arguments.plan is not None and any(option is not None for option in options):
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")
     plan = None if arguments.plan is None else _read(arguments.plan)
     overview = Overview.of(path)

@@ -1,37 +1,43 @@
 """`godwit project CHECKPOINT --out DIR`: what migrations to come will cost."""
 
 import argparse
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from godwit.cli.command import add_command
 from godwit.cli.output import check_directory, note
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, DamagedFileError
 from godwit.log.files import Location
 from godwit.log.history import History
-from godwit.planner.chain import Chain
+from godwit.planner.chain import Chain, nodes_for
 from godwit.planner.coarse import merged
 from godwit.planner.iteration import Progress, Run, here, project
-from godwit.planner.projected import Problem
+from godwit.planner.projected import UNREADABLE, Problem, write_text
 from godwit.runtime.overview import OperatorView, Overview
 from godwit.runtime.targets import Measured
+
+ASKED = "asked.json"  # beside what `godwit.planner.work` keeps
 
 EXAMPLES = """\
 examples:
   godwit project /data/checkpoints/counts --out costs
   godwit project /data/checkpoints/counts --series hourly.txt --tau 0.3 --out costs
+  godwit project /data/checkpoints/counts --series records.txt --capacity 5000 --out costs
   godwit project /data/checkpoints/counts --partitionings 200000 --spark --out costs
   godwit plan /data/checkpoints/counts --workers 4 --planner markov --projected costs
 
 The series is the number of workers over time, hour by hour for example: numbers with space between
-them. Without one, the last migrations of the query tell how its number of workers changes. Adjacent
+them. With --capacity it is the load over time, in any unit, of which each worker can do so much.
+Without a series, the last migrations of the query tell how its number of workers changes. Adjacent
 bins are merged until there are few enough ways to share them out; more of them make better plans,
 and take longer: about three seconds for 10,000 in one process. Many are for Spark: --spark uses all
 processors here, --spark MASTER those of a cluster, which has to see DIR under the same path. What
-was interrupted goes on when asked for again.
+was interrupted goes on when the same is asked for again.
 """
 
 
@@ -47,6 +53,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to keep it")
     parser.add_argument("--series", type=Path, metavar="FILE", help="numbers of workers over time")
+    parser.add_argument(
+        "--capacity", type=float, metavar="LOAD", help="of a worker: the series is loads over time"
+    )
     parser.add_argument("--operator", help="needed if the query has several")
     parser.add_argument("--tau", type=float, default=0.2, help="load above the mean; default: 0.2")
     parser.add_argument(
@@ -71,16 +80,82 @@ def master(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What costs are asked for: what was begun goes on for the same only, with the load of then."""
+
+    checkpoint: str
+    operator: str
+    bins: int
+    chain: Chain
+    tau: float
+    gamma: float
+    partitionings: int
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, operator: OperatorView) -> Self:
+        return cls(
+            str(Location.parse(arguments.checkpoint).path.absolute()),
+            operator.name,
+            operator.routing.bins,
+            Chain.learn(_series(arguments, operator)),
+            arguments.tau,
+            arguments.gamma,
+            arguments.partitionings,
+        )
+
+    def write(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_text(directory / ASKED, json.dumps(asdict(self), indent=1) + "\n")
+
+    def check(self, directory: Path) -> None:
+        """Refuse a directory in which something else was begun."""
+        file = directory / ASKED
+        now = json.loads(json.dumps(asdict(self)))
+        try:
+            before = json.loads(file.read_text())
+            told = [f"{name} {_told(before[name])}" for name in now if before[name] != now[name]]
+        except UNREADABLE as error:
+            raise DamagedFileError(
+                str(file), f"does not tell what was begun there ({error!r}); use another --out"
+            ) from None
+        if told:
+            raise ConfigError(
+                f"{directory} was begun with {', '.join(told)}, not as asked for now; use another "
+                "--out, or delete it"
+            )
+
+
+def _told(value: Any) -> str:
+    """A setting, in the words of a person: of a chain its numbers of workers."""
+    if isinstance(value, dict):
+        return f"(of {', '.join(map(str, value['nodes']))} workers)"
+    return str(value)
+
+
 def run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out.absolute()
     check_directory(out)
     if (out / "projected.json").exists():
         raise ConfigError(f"{out} holds projected costs already; use another directory")
-    if (begun := out / "problem.json").exists():
+    path = Location.parse(arguments.checkpoint).path
+    operator = Overview.of(path).operator(arguments.operator)
+    asked = Asked.of(arguments, operator)
+    if (out / "problem.json").exists():
+        asked.check(out)
+        problem = _begun(out)
         note(f"{out}: goes on with what was begun")
-        problem = Problem.from_json(begun.read_text())
     else:
-        problem = _problem(arguments)
+        measured = Measured.of(History(path), operator.name, asked.bins)
+        problem = merged(
+            asked.chain,
+            measured.load,
+            measured.bytes,
+            asked.tau,
+            asked.gamma,
+            asked.partitionings,
+        )
+        asked.write(out)
     with _runner(arguments.spark) as runner:
         found = project(problem, out, run=runner, progress=_tell)
     numbers = ", ".join(map(str, problem.chain.nodes))
@@ -104,19 +179,30 @@ def _runner(master: str | None) -> Iterator[Run]:
         yield OnSpark(spark, max(16, 4 * spark.sparkContext.defaultParallelism))
 
 
-def _problem(arguments: argparse.Namespace) -> Problem:
-    path = Location.parse(arguments.checkpoint).path
-    operator = Overview.of(path).operator(arguments.operator)
-    measured = Measured.of(History(path), operator.name, operator.routing.bins)
-    chain = Chain.learn(_read(arguments.series) if arguments.series else _past(operator))
-    return merged(
-        chain,
-        measured.load,
-        measured.bytes,
-        arguments.tau,
-        arguments.gamma,
-        arguments.partitionings,
-    )
+def _series(arguments: argparse.Namespace, operator: OperatorView) -> list[int]:
+    """Numbers of workers over time."""
+    path, capacity = arguments.series, arguments.capacity
+    if path is None:
+        if capacity is not None:
+            raise ConfigError("--capacity is for loads over time: give --series FILE, too")
+        return _past(operator)
+    try:
+        words = path.read_text().split()
+        if capacity is None:
+            return [int(word) for word in words]
+        loads = [float(word) for word in words]
+    except ValueError as error:
+        what = "numbers of workers" if capacity is None else "loads"
+        raise ConfigError(f"{path} is to hold {what}: {error}") from None
+    return nodes_for(loads, capacity)
+
+
+def _begun(directory: Path) -> Problem:
+    file = directory / "problem.json"
+    try:
+        return Problem.from_json(file.read_text())
+    except ConfigError as error:
+        raise DamagedFileError(str(file), f"{error}; use another --out") from None
 
 
 def _past(operator: OperatorView) -> list[int]:
@@ -129,13 +215,6 @@ def _past(operator: OperatorView) -> list[int]:
             "workers, so there is nothing to learn from; give --series FILE"
         )
     return counts
-
-
-def _read(path: Path) -> list[int]:
-    try:
-        return [int(word) for word in path.read_text().split()]
-    except ValueError as error:
-        raise ConfigError(f"{path} is to hold numbers of workers: {error}") from None
 
 
 def _tell(progress: Progress) -> None:

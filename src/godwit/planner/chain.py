@@ -107,6 +107,9 @@ def nodes_for(
     """
     if not capacity > 0:
         raise ConfigError(f"the capacity of a node must be above 0, not {capacity}")
-    wanted = np.ceil(np.asarray(load, np.float64) / capacity).astype(np.int64)
+    loads = np.asarray(load, np.float64)
+    if not (np.isfinite(loads) & (loads >= 0)).all():
+        raise ConfigError("every load must be a finite number of at least 0")
+    wanted = np.ceil(loads / capacity).astype(np.int64)
     counts: list[int] = np.clip(wanted, least, most).tolist()
     return counts

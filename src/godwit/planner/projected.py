@@ -23,6 +23,7 @@ from godwit.planner.chain import Chain
 from godwit.planner.partitionings import Balance, Costs, Stops
 
 MAX_PARTITIONINGS = 5_000_000
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError)  # what damaged files end in
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,14 @@ class Problem:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        fields = json.loads(text)
-        chain = Chain.from_json(json.dumps(fields.pop("chain")))
-        load, size, edges = (tuple(fields[name]) for name in ("load", "size", "edges"))
-        return cls(chain, load, size, fields["tau"], fields["gamma"], edges)
+        """The problem that `to_json` wrote."""
+        try:
+            fields = json.loads(text)
+            chain = Chain.from_json(json.dumps(fields["chain"]))
+            load, size, edges = (tuple(fields[name]) for name in ("load", "size", "edges"))
+            return cls(chain, load, size, fields["tau"], fields["gamma"], edges)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"not a problem of projected costs ({error!r})") from None
 
 
 @dataclass(frozen=True)
@@ -140,14 +145,12 @@ class Projected:
 
     def save(self, directory: Path) -> None:
         """Write it so that `load` maps it; the file that names its bound comes last."""
-        (directory / "problem.json").write_text(self.problem.to_json())
+        write_text(directory / "problem.json", self.problem.to_json())
         for nodes, stops in self.stops.items():
             write(directory / f"stops-{nodes}.npy", np.asarray(stops, ">u2"))
             write(directory / f"cost-{nodes}.npy", self.cost[nodes])
         outcome = {"bound": self.bound, "sweeps": self.sweeps}
-        partial = directory / "projected.json.partial"
-        partial.write_text(json.dumps(outcome, indent=1) + "\n")
-        partial.replace(directory / "projected.json")
+        write_text(directory / "projected.json", json.dumps(outcome, indent=1) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -158,16 +161,27 @@ class Projected:
             nodes = problem.chain.nodes
             stops = {each: np.load(directory / f"stops-{each}.npy", "r") for each in nodes}
             cost = {each: np.load(directory / f"cost-{each}.npy", "r") for each in nodes}
-        except (OSError, ValueError) as error:
+            return cls(problem, stops, cost, float(outcome["bound"]), int(outcome["sweeps"]))
+        except UNREADABLE as error:
             raise DamagedFileError(
-                str(directory), f"holds no finished projected costs ({error}); compute them first"
+                str(directory), f"holds no finished projected costs ({error!r}); compute them first"
             ) from None
-        return cls(problem, stops, cost, outcome["bound"], outcome["sweeps"])
 
 
 def write(path: Path, array: npt.NDArray[Any]) -> None:
     """Write an array so that no reader sees half of it."""
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+    partial = _partial(path)
     with partial.open("wb") as file:
         np.save(file, array)
     partial.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text so that no reader sees half of it."""
+    partial = _partial(path)
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")

@@ -15,10 +15,10 @@ from typing import Self
 
 import numpy as np
 
-from godwit.errors import ConfigError
+from godwit.errors import ConfigError, DamagedFileError
 from godwit.planner.nearest import from_the_end
 from godwit.planner.partitionings import Costs, Indices, Stops
-from godwit.planner.projected import Problem, Projected, write
+from godwit.planner.projected import UNREADABLE, Problem, Projected, write, write_text
 
 BLOCK = 2048  # partitionings; a second's work or so
 
@@ -43,7 +43,7 @@ class Work:
                 "remove this one"
             )
         if not (directory / "values-0.npy").exists():
-            described.write_text(problem.to_json())
+            write_text(described, problem.to_json())
             count = 0
             for balance in problem.balances():
                 stops = balance.partitionings()
@@ -57,10 +57,15 @@ class Work:
     @classmethod
     def open(cls, directory: Path) -> Self:
         """What `prepare` made, mapped into memory."""
-        problem = Problem.from_json((directory / "problem.json").read_text())
-        nodes = problem.chain.nodes
-        stops = {each: np.load(directory / f"stops-{each}.npy", "r") for each in nodes}
-        order = {each: np.load(directory / f"order-{each}.npy", "r") for each in nodes}
+        try:
+            problem = Problem.from_json((directory / "problem.json").read_text())
+            nodes = problem.chain.nodes
+            stops = {each: np.load(directory / f"stops-{each}.npy", "r") for each in nodes}
+            order = {each: np.load(directory / f"order-{each}.npy", "r") for each in nodes}
+        except UNREADABLE as error:
+            raise DamagedFileError(
+                str(directory), f"cannot be gone on with ({error!r}); use another directory"
+            ) from None
         return cls(directory, problem, stops, order)
 
     @cached_property
