@@ -9,6 +9,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -78,6 +79,33 @@ def test_a_better_balance_is_planned_and_applied(
     assert "--workers N, --rebalance or --drain WORKER" in capsys.readouterr().err
     assert query.command("apply", "--workers", "3", "--tau", "0.01") == 2
     assert "heaviest bin" in capsys.readouterr().err
+
+
+def test_the_load_is_balanced_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Worker 0 has 31 of 32 records, each in a bin of its own; later a third worker is drained."""
+    rows = words(*map(str, range(400)))
+    sim = simulate(tmp_path, workers=2, bins=256, retention=100)
+    hashes = hash_rows(pa.Table.from_pylist(rows).select(["word"]))
+    bins, first = np.unique(sim.driver.routing("counts").bins_at(hashes), return_index=True)
+    chosen = [*range(31), len(bins) - 1]
+    sim.feed([rows[first[place]] for place in chosen])
+    query = Running(tmp_path, sim.driver)
+
+    def records() -> list[int]:
+        owners = query.driver.routing("counts").owners[bins[chosen]]
+        return [int((owners == worker).sum()) for worker in range(2)]
+
+    assert records() == [31, 1]
+    now = ["--strategy", "all-at-once", "--watch"]
+    assert query.command("apply", "--rebalance", "--tau", "0", "--dry-run") == 0
+    assert "counts: the same workers, 15 of 256 bins move" in capsys.readouterr().out
+    assert query.command("apply", "--rebalance", "--tau", "0", *now) == 0
+    assert records() == [16, 16]
+    assert query.command("apply", "--workers", "3", *now) == 0
+    assert query.command("apply", "--drain", "2", *now) == 0
+    for planner in ("even", "hash", "scattered"):
+        assert query.command("apply", "--rebalance", "--planner", planner, *now) == 0
+        assert len(query.driver.routing("counts").bins_of(2)) == 0
 
 
 def test_the_longest_epoch_is_told_if_reading_was_measured(
@@ -178,6 +206,8 @@ def test_nothing_to_abort(query: Running, capsys: pytest.CaptureFixture[str]) ->
 def test_abort(moving: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(moving.checkpoint)]) == 0
     assert "migration 1: 2 -> 4 workers, fluid, moving, 1 of 3,072 bins" in capsys.readouterr().out
+    assert moving.command("watch", "0") == 1  # and not the newest
+    assert "migration 0 of operator 'counts' is not known" in capsys.readouterr().err
     assert moving.command("abort", "--rollback") == 0
     assert moving.command("watch") == 1
     assert capsys.readouterr().out.splitlines()[-1].endswith("migration 1 is rolled back")

@@ -212,6 +212,23 @@ def test_workers_are_drained_one_after_the_other() -> None:
     assert np.bincount(again.owners).min() > 0
 
 
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("idle", [1, 3])
+def test_a_worker_without_bins_gets_some_only_if_a_number_of_workers_is_named(
+    planner: Planner, idle: int, projected: Projected
+) -> None:
+    """The others have 24, 24 and 16 bins."""
+    parts = [worker for worker in range(4) if worker != idle]
+    drained = Routing(np.repeat(parts, [24, 24, 16]).astype(np.int32), 4)
+    costs = projected if planner == "markov" else None
+    after = target(planner, drained, measured(), projected=costs)
+    assert after.workers == 4
+    assert np.unique(after.owners).tolist() == parts
+    assert np.bincount(after.owners).max() <= 1.1 * BINS / 3
+    again = target(planner, drained, measured(), workers=4, projected=costs)
+    assert np.bincount(again.owners, minlength=4).min() > 0
+
+
 def test_what_cannot_be_is_refused() -> None:
     even = Routing.even(BINS, 2)
     with pytest.raises(ConfigError, match="there is no worker 2"):
@@ -222,6 +239,9 @@ def test_what_cannot_be_is_refused() -> None:
         target("even", even, measured(), drained=[0])
     with pytest.raises(ConfigError, match="are no interval"):
         target("single-step", even.assign({0: 1, 63: 0}), measured())
+    gap = Routing.even(BINS, 4).assign(dict.fromkeys(range(16, 32), 2))
+    with pytest.raises(ConfigError, match="the bins of worker 2 are no interval"):
+        target("single-step", gap.assign({63: 2}), measured())
     with pytest.raises(ConfigError, match="leave tau out"):
         target("even", even, measured(), tau=0.1)
     with pytest.raises(ConfigError, match="workers must be"):

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not known:
         note(f"operator '{operator.name}' has no migration")
         return 1
-    id = arguments.id or known[-1].id
+    id = known[-1].id if arguments.id is None else arguments.id
     return follow(path, migration_of(operator.name, id), json=arguments.json)
 
 

@@ -103,9 +103,15 @@ def target(
         raise ConfigError(f"'{planner}' does not look at the load: leave tau out")
     if projected is not None and planner != "markov":
         raise ConfigError(f"'{planner}' uses no projected costs; plan with 'markov'")
-    if workers is None:
-        idle = set(range(number)) - set(routing.owners.tolist())
-        drained = {*drained, *idle}
+    if planner in ("single-step", "markov"):
+        intervals_of(routing)  # refuses others, by the numbers that workers have there
+    if workers is None and len(busy := np.unique(routing.owners)) < number:
+        # Planned as if nobody else were there, since idle ones shall stay so.
+        owners = np.searchsorted(busy, routing.owners).astype(np.int32)
+        fewer = Routing(owners, len(busy))
+        rest = [int(np.searchsorted(busy, worker)) for worker in drained if worker in busy]
+        found = target(planner, fewer, measured, drained=rest, tau=tau, projected=projected)
+        return Routing(busy[found.owners], number)
     if planner == "even":
         return routing.spread(number)
     if planner == "hash":
