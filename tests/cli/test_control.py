@@ -112,7 +112,9 @@ def test_the_longest_epoch_is_told_if_reading_was_measured(
     query: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert query.command("plan", "--workers", "8", "--explain") == 0
-    assert "longer by" not in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "longer by" not in told
+    assert "paced:20%: no retained epoch has fetched, so how long that takes is not known" in told
     monkeypatch.setattr(plan, "fetch_rate", lambda history, operator: 100.0)
     assert query.command("plan", "--workers", "8", "--explain") == 0
     told = capsys.readouterr().out
@@ -122,6 +124,11 @@ def test_the_longest_epoch_is_told_if_reading_was_measured(
     for bytes, seconds in found:
         assert float(seconds) == pytest.approx(int(bytes) / 100, abs=0.06)
     assert "(100 B a second were measured)" in told
+    assert re.search(r"paced:20%: about 2 epochs; destinations fetch ahead for 0\.\d\d s", told)
+    assert re.search(r"a worker: \d epochs, (.+) s of reading; the busiest worker has \1 s", told)
+    query.epoch()  # with two there is a pace
+    assert query.command("plan", "--workers", "8", "--explain") == 0
+    assert re.search(r"paced:20%: about 2 epochs, about \d+ s; dest", capsys.readouterr().out)
 
 
 def test_status_tells_load_event_time_and_backlog(

@@ -1,6 +1,7 @@
 """Phases have every move once, no worker sends or receives twice in one, and time is well used."""
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.model.routing import Routing
 from godwit.planner import transfers
+from godwit.runtime.targets import Measured
+from godwit.runtime.verify import verify
+from tests.runtime.samples import counts, simulate, words
 
 PLANS = st.integers(0, 60).flatmap(
     lambda bins: st.tuples(
@@ -85,3 +90,23 @@ def test_a_routing_to_another() -> None:
 def test_bandwidth_is_above_zero(bandwidth: float) -> None:
     with pytest.raises(ConfigError, match="bandwidth"):
         transfers([0], [1], [1], bandwidth)
+
+
+def test_a_query_follows_the_phases_to_the_target_with_its_state(tmp_path: Path) -> None:
+    keys = [f"word {i}" for i in range(300)]
+    sim = simulate(tmp_path, workers=3, bins=64)
+    sim.feed(words(*keys))
+    before = sim.driver.routing("counts")
+    after = Routing(np.random.default_rng(3).integers(0, 5, 64).astype(np.int32), 5)
+    size = Measured.of(History(tmp_path), "counts", 64).bytes
+    order = transfers(before.owners, after.owners, size, bandwidth=1000.0)
+    assert len(order.phases) > 3
+    sim.schedule(order.updates(sim.committed + 1), workers=5)
+    expected = before
+    for number, phase in enumerate(order.phases, 2):
+        sim.feed(words(*keys))
+        expected = expected.assign({move.bin: move.target for move in phase}, workers=5)
+        assert sim.driver.routing("counts") == expected
+        assert counts(sim) == dict.fromkeys(keys, number)
+    assert expected == after
+    assert not verify(tmp_path).findings

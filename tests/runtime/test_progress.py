@@ -112,15 +112,15 @@ class Told(History):
 
     def manifest(self, epoch: int) -> Manifest | None:
         found = super().manifest(epoch)
-        told = [{"fetched": bytes, "seconds": {"fetch": s}} for bytes, s in self.receipts]
+        told = [{"fetched": bytes, "fetch_seconds": s} for bytes, s in self.receipts]
         return found and replace(found, receipts={"counts": told})
 
 
-def test_the_rate_of_fetching_is_that_of_epochs_that_fetched_ahead(tmp_path: Path) -> None:
+def test_the_rate_of_fetching_is_that_of_epochs_that_fetched(tmp_path: Path) -> None:
     simulate(tmp_path).feed(words("a"))
     told = Told(tmp_path)
     assert fetch_rate(told, "counts") is None
-    told.receipts = ((5000, 0.0), (0, 0.5))  # fetched on demand, and looked for nothing in vain
+    told.receipts = ((5000, 0.0), (0, 0.5))  # too short to tell, and nothing
     assert fetch_rate(told, "counts") is None
     told.receipts = ((5000, 0.0), (300, 0.5), (100, 1.5))
     assert fetch_rate(told, "counts") == 200.0

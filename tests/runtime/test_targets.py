@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,10 +18,13 @@ from godwit.planner.chain import Chain
 from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem, Projected
+from godwit.runtime.sizes import budget, epochs_ahead
 from godwit.runtime.targets import PLANNERS, Measured, Planner, target
+from godwit.state import file as state_file
 from godwit.state.file import read
 from godwit.state.timed import key_hashes
 from godwit.state.tree import Tree
+from godwit.strategies import paced
 from tests.runtime.samples import COUNTS, simulate, words
 from tests.runtime.timed_workloads import at
 from tests.runtime.window_workloads import WINDOWS
@@ -246,3 +250,28 @@ def test_what_cannot_be_is_refused() -> None:
         target("even", even, measured(), tau=0.1)
     with pytest.raises(ConfigError, match="workers must be"):
         target("even", even, measured(), workers=0)
+
+
+@pytest.mark.parametrize("bins", [16, 64, 256])
+def test_epochs_of_fetching_ahead_are_predicted(tmp_path: Path, bins: int) -> None:
+    """One file an epoch, as a budget of no time has it, and then all of them in one."""
+    with patch.object(state_file, "PART_BYTES", 10_000):
+        sim = simulate(tmp_path, bins=bins)
+        sim.feed(words(*[f"word {i}" for i in range(3000)]))
+    history, goal = History(tmp_path), Routing.even(bins, 4)
+    manifest = history.last()
+    assert manifest is not None
+    trees = [Tree.from_json(tree) for tree in manifest.trees["counts"].values()]
+    predicted = epochs_ahead(trees, sim.driver.routing("counts"), goal, bytes=0.0)
+    sim.migrate(goal, strategy=paced("0 ms"))
+    epochs = 0
+    while sim.driver.routing("counts") != goal:
+        sim.feed([])
+        epochs += 1
+    assert epochs == predicted + 1 > 3
+    everything = sum(ref.bytes for tree in trees for ref in tree.files.values())
+    origin = Routing.even(bins, 2)
+    assert epochs_ahead(trees, origin, goal, everything) == 1
+    assert epochs_ahead(trees, origin, origin, everything) == 0
+    assert budget(paced("50 ms"), history, "counts") == 0.05
+    assert budget(paced("100 %"), history, "counts") == 2 * budget(paced("50 %"), history, "counts")

@@ -18,7 +18,6 @@ from godwit.log.intent import Intent
 from godwit.model.plan import Plan
 from godwit.model.requests import Migrate
 from godwit.runtime.overview import Overview
-from godwit.runtime.sizes import fetch_rate
 from godwit.runtime.targets import Measured
 from godwit.strategies import parse
 
@@ -72,15 +71,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan is not None and any(option is not None for option in options):
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")
     plan = None if arguments.plan is None else _read(arguments.plan)
-    overview = Overview.of(path)
-    view = overview.operator(plan.operator if plan else arguments.operator)
+    view = Overview.of(path).operator(plan.operator if plan else arguments.operator)
     operator, now = view.name, time.time()
     history = History(path)
     measured = Measured.of(history, operator, view.routing.bins)
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
     tell_idle(shown, view.routing)
     if arguments.dry_run:
-        explain(view, shown, measured, overview.pace, fetch_rate(history, operator))
+        explain(view, shown, measured, history)
         return 0
 
     def request(decided: Intent) -> Migrate:

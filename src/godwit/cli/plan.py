@@ -14,11 +14,13 @@ from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Move, Routing
+from godwit.planner import transfers
 from godwit.planner.projected import Projected
 from godwit.runtime.overview import OperatorView, Overview
-from godwit.runtime.sizes import Sizes, epochs_left, fetch_rate
+from godwit.runtime.sizes import Sizes, budget, epochs_ahead, epochs_left, fetch_rate
 from godwit.runtime.targets import PLANNERS, Measured, Planner, target
-from godwit.strategies import AllAtOnce, Batched, Fluid, Strategy, steps
+from godwit.state.tree import Tree
+from godwit.strategies import AllAtOnce, Batched, Fluid, Paced, Strategy, steps
 
 MOVES = 20  # that are shown
 STEPS = 8  # of the batches that are told
@@ -103,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan.of(operator.name, operator.routing, goal)
     tell_idle(plan, operator.routing)
     if arguments.explain:
-        explain(operator, plan, measured, overview.pace, fetch_rate(history, operator.name))
+        explain(operator, plan, measured, history)
         if not arguments.out:
             return 0
     if arguments.out:
@@ -121,13 +123,9 @@ def tell_idle(plan: Plan, routing: Routing) -> None:
         note(f"{plan.workers:,} workers share {routing.bins:,} bins: at least {idle:,} have none")
 
 
-def explain(
-    operator: OperatorView, plan: Plan, measured: Measured, pace: float | None, rate: float | None
-) -> None:
-    """Which bins go where and why, what each worker then has, how long it takes: estimates.
-
-    `pace` is the seconds from one epoch to the next, `rate` the bytes that a worker reads a second.
-    """
+def explain(operator: OperatorView, plan: Plan, measured: Measured, history: History) -> None:
+    """Which bins go where and why, what each worker then has, how long it takes: estimates."""
+    pace, rate = history.pace(), fetch_rate(history, operator.name)
     origin, goal = operator.routing, plan.target(operator.routing)
     load, sizes = measured.load, measured.bytes
     weights = [sizes[moves.first : moves.last + 1].sum() for moves in plan.moves]
@@ -171,9 +169,22 @@ def explain(
             text += f"; a worker reads at most {size(most)} in one"
             text += f", which makes it longer by about {most / rate:.1f} s" if rate else ""
         print(text)
-    if rate:
+    newest = history.last()
+    if rate and newest:
+        seconds = budget(Paced(), history, operator.name)
+        trees = map(Tree.from_json, newest.trees[operator.name].values())
+        ahead = epochs_ahead(trees, origin, goal, rate * seconds)
+        text = f"{Paced()}: about {ahead + 1:,} epoch{'s' * (ahead > 0)}"  # bins follow their files
+        text += f", about {(ahead + 1) * pace + ahead * seconds:.0f} s" if pace else ""
+        print(f"{text}; destinations fetch ahead for {seconds:.2f} s in one")
+        order = transfers(origin.owners, goal.owners, sizes, rate)
+        text = f"in phases, one partner a worker: {len(order.phases):,} epochs"
+        print(
+            f"{text}, {order.seconds:.1f} s of reading; the busiest worker has {order.bound:.1f} s"
+        )
         print(f"({size(rate)} a second were measured)")
-    print("paced: as many epochs as destinations need to fetch what they lack")
+    else:
+        print(f"{Paced()}: no retained epoch has fetched, so how long that takes is not known")
 
 
 def _most_read(step: list[Move], sizes: Sizes) -> float:

@@ -1,7 +1,10 @@
 """How much state the bins have, and how long it takes to move them: estimates."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +15,7 @@ from godwit.protocol.migration import Migration, Phase
 from godwit.state import bins as state_bins
 from godwit.state.tree import Tree
 from godwit.strategies import Batched, Fluid, Matched, Paced, Strategy
-from godwit.strategies.steps import left
+from godwit.strategies.steps import left, sought
 
 Sizes = npt.NDArray[np.float64]
 
@@ -95,13 +98,55 @@ def epochs_left(strategy: Strategy, routing: Routing, target: Routing) -> int:
 
 
 def fetch_rate(history: History, operator: str) -> float | None:
-    """The bytes a second that a worker has fetched ahead of need; None if no retained epoch did."""
+    """The bytes a second that a worker has fetched; None if no retained epoch did."""
     fetched, seconds = 0, 0.0
-    for epoch in history.epochs():
-        if (manifest := history.manifest(epoch)) is None:  # deleted meanwhile
-            continue
-        for receipt in manifest.receipts.get(operator, ()):
-            if receipt["fetched"] and receipt["seconds"].get("fetch", 0.0) >= SHORTEST:
+    for receipts in _receipts(history, operator):
+        for receipt in receipts:
+            taken = receipt.get("fetch_seconds", 0.0)  # which older manifests do not have
+            if receipt["fetched"] and taken >= SHORTEST:
                 fetched += receipt["fetched"]
-                seconds += receipt["seconds"]["fetch"]
+                seconds += taken
     return fetched / seconds if seconds else None
+
+
+def budget(strategy: Paced, history: History, operator: str) -> float:
+    """The seconds of an epoch for which destinations fetch, as retained epochs tell."""
+    work = [
+        max(sum(parts.values()) - parts.get("fetch", 0.0) for parts in each)
+        for receipts in _receipts(history, operator)
+        if (each := [receipt["seconds"] for receipt in receipts])
+    ]
+    return strategy.seconds(median(work) if work else 0.0)
+
+
+def epochs_ahead(trees: Iterable[Tree], routing: Routing, target: Routing, bytes: float) -> int:
+    """For how many epochs a destination fetches what it lacks, with so many bytes in each.
+
+    A file is fetched as a whole, and at least one in an epoch. What is written meanwhile is not
+    counted, nor what an executor has of other workers that it runs.
+    """
+    trees, epochs = list(trees), 0
+    owners = np.repeat(routing.owners, max(1, SEGMENTS // routing.bins)).reshape(SEGMENTS, -1)
+    for worker, segments in sought(routing, target).items():
+        has = np.flatnonzero((owners == worker).any(axis=1))
+        known = _files(trees, has.tolist()).keys()
+        lacks = [size for name, size in _files(trees, segments).items() if name not in known]
+        epochs = max(epochs, math.ceil(min(len(lacks), sum(lacks) / max(bytes, 1.0))))
+    return epochs
+
+
+def _files(trees: Iterable[Tree], segments: Iterable[int]) -> dict[str, int]:
+    """The bytes of each file of some segments."""
+    return {
+        run.file: tree.files[run.file].bytes
+        for segment in segments
+        for tree in trees
+        for run in tree.segments[segment]
+    }
+
+
+def _receipts(history: History, operator: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Those of each retained epoch."""
+    for epoch in history.epochs():
+        if (manifest := history.manifest(epoch)) is not None:  # or it was deleted meanwhile
+            yield manifest.receipts.get(operator, ())
