@@ -174,8 +174,9 @@ def explain(operator: OperatorView, plan: Plan, measured: Measured, history: His
         seconds = budget(Paced(), history, operator.name)
         trees = map(Tree.from_json, newest.trees[operator.name].values())
         ahead = epochs_ahead(trees, origin, goal, rate * seconds)
-        text = f"{Paced()}: about {ahead + 1:,} epoch{'s' * (ahead > 0)}"  # bins follow their files
-        text += f", about {(ahead + 1) * pace + ahead * seconds:.0f} s" if pace else ""
+        epochs = ahead + 1 if plan.bins else 0  # bins follow their files
+        text = f"{Paced()}: about {epochs:,} epoch{'s' * (epochs != 1)}"
+        text += f", about {epochs * pace + ahead * seconds:.0f} s" if pace else ""
         print(f"{text}; destinations fetch ahead for {seconds:.2f} s in one")
         order = transfers(origin.owners, goal.owners, sizes, rate)
         text = f"in phases, one partner a worker: {len(order.phases):,} epochs"
