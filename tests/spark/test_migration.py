@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import godwit as gw
 from godwit.log.layout import HOME
+from godwit.model.hashing import hash_rows
 from godwit.runtime.verify import verify
 from godwit.spark.handles import Progress
 from tests.spark.counting import counting, state, words
@@ -132,6 +134,42 @@ def test_2_20_bins_and_a_scattered_routing(spark: SparkSession, feed: Feed, tmp_
     finally:
         query.stop()
     assert state(spark, tmp_path / "checkpoint") == {"a": 2, "b": 2, "c": 2, "d": 2, "e": 1}
+    assert not verify(tmp_path / "checkpoint").findings
+
+
+def test_planned_migrations_keep_the_load_within_what_was_asked_for(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    """Of a skewed stream: 100 records of the first key, 50 of the second, 33 of the third."""
+    stream = [f"x{rank}" for rank in range(50) for _ in range(100 // (rank + 1))]
+    feed.add(words(" ".join(stream)))
+    job = counting(spark, feed, gw.memory("planned"))
+    query = job.start(tmp_path / "checkpoint", workers=2, bins=256)
+    hashes = hash_rows(pa.table({"word": stream}))
+
+    def loads(workers: int) -> list[float]:
+        """In parts of the mean of so many workers."""
+        routing = query.routing()
+        records = np.bincount(routing.owners_at(hashes), minlength=routing.workers)
+        shares: list[float] = (records * workers / len(stream)).tolist()
+        return shares
+
+    try:
+        query.process_all_available()
+        assert max(loads(2)) > 1.05
+        assert query.rebalance(0.05, strategy="all-at-once").wait(timeout=60) == "done"
+        assert max(loads(2)) <= 1.05
+        assert query.rescale(4, tau=0.1).wait(timeout=60) == "done"
+        assert query.routing().workers == 4
+        assert max(loads(4)) <= 1.1
+        assert query.drain(1, tau=0.1, strategy="batched:8").wait(timeout=60) == "done"
+        assert len(query.routing().bins_of(1)) == 0
+        assert max(loads(3)) <= 1.1
+        feed.add(words(" ".join(stream)))
+        query.process_all_available()
+    finally:
+        query.stop()
+    assert state(spark, tmp_path / "checkpoint") == Counter(stream * 2)
     assert not verify(tmp_path / "checkpoint").findings
 
 
