@@ -1,6 +1,6 @@
 """NEXMark's queries in batch SQL, computed by DuckDB over all events at once."""
 
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -80,14 +80,11 @@ QUERIES: Final = {
 }
 
 
-def answer(query: str, events: pa.Table, **lengths: int) -> pa.Table:
-    """The rows of a query; lengths are in microseconds."""
+def answer(sql: str, events: pa.Table, **lengths: int) -> pa.Table:
+    """The rows of a statement; lengths are in microseconds."""
+    used = {name: length for name, length in lengths.items() if f"${name}" in sql}
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         database.register("events", events)
         database.execute(VIEWS)
-        return database.sql(QUERIES[query], params=_used(query, lengths)).to_arrow_table()
-
-
-def _used(query: str, lengths: dict[str, int]) -> dict[str, Any]:
-    return {name: length for name, length in lengths.items() if f"${name}" in QUERIES[query]}
+        return database.sql(sql, params=used).to_arrow_table()
