@@ -1,6 +1,7 @@
 """A workload runs live, moves on the way, and its latencies are those of an open loop."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -164,6 +165,13 @@ def test_what_is_sparks_own_business_runs_as_well(spark: SparkSession, tmp_path:
     assert bids == sum(event % 50 > 3 for event in range(2001))
 
 
+@pytest.mark.spark
+def test_where_there_is_no_state_none_moves(spark: SparkSession, tmp_path: Path) -> None:
+    wanted = run_of("q1", seconds=2.0, warm_up=0.0, moves=(Move(1.0, 4),))
+    with pytest.raises(ConfigError, match="q1 has no state that could move"):
+        run(spark, wanted, tmp_path, lambda line: None)
+
+
 def test_an_executor_has_left_with_the_first_epoch_without_it(tmp_path: Path) -> None:
     wanted = run_of()
     recorder = Recorder(wanted, tmp_path, lambda line: None)
@@ -182,6 +190,41 @@ def test_no_executor_leaves_where_there_is_none(spark: SparkSession, tmp_path: P
     wanted = run_of(seconds=3.0, warm_up=0.0, moves=(Departure(1.0),))
     with pytest.raises(ConfigError, match="only where workers are pinned to several"):
         run(spark, wanted, tmp_path, lambda line: None)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_command_leaves_a_report(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the tests' Spark, since a process has one only."""
+    monkeypatch.setattr("godwit.workloads.session.session", lambda master: nullcontext(spark))
+    command = ["run", "key-count", "--rate", "1k", "--for", "6s", "--warm-up", "0s", "--report"]
+    move = "at 2s to 4 workers with all-at-once"
+    assert main([*command, str(tmp_path), "--migrate", move]) == 0
+    said = capsys.readouterr()
+    assert "all       6,001" in said.out
+    assert "ids, 2,048 bins, all-at-once: done" in said.out
+    assert {str(path) for path in tmp_path.iterdir()} < set(said.err.splitlines())
+    numbers = json.loads((tmp_path / "key-count.json").read_text())
+    report = numbers["reports"]["key-count"]
+    assert report["about"]["workers"] == 2
+    assert report["epochs"][-1]["last"] == report["latency"]["all"]["events"] == 6001
+    assert [(one["operator"], one["outcome"]) for one in report["migrations"]] == [("ids", "done")]
+    page = (tmp_path / "key-count.html").read_text()
+    assert workload("key-count").about in page
+    for told in (
+        "<svg",
+        "What each migration cost",
+        "<td>6,001</td>",
+        numbers["environment"]["commit"],
+    ):
+        assert told in page
+    assert "src=" not in page  # it needs nothing but itself
+    assert len(list(tmp_path.glob("key-count-*.png"))) == page.count("<svg")
 
 
 @pytest.mark.parametrize(

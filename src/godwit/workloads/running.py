@@ -148,6 +148,8 @@ class Run:
 def run(spark: SparkSession, wanted: Run, directory: Path, say: Say) -> Report:
     """Run a workload to the end of its stream, in a directory of its own, with all moves."""
     made = wanted.workload.make(wanted.rows(spark))
+    if wanted.moves and not isinstance(made, gw.Stream):
+        raise ConfigError(f"{wanted.workload.name} has no state that could move; name no move")
     checkpoint = directory / "checkpoint"
     with sampled() as memory:
         if isinstance(made, gw.Stream):
