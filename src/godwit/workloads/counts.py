@@ -1,8 +1,9 @@
-"""Counting: words, random ids and dense keys, over events that are nothing but a number.
+"""Counting: words and ids, over events that are nothing but a number.
 
 State: a count for each key. Word count is Ding et al.'s application and everybody's first one; hash
-count and key count are Megaphone's (section 5.2), whose keys are ids from all over the hash space,
-or the numbers from 0 on.
+count and key count are Megaphone's (section 5.2), whose ids are random, or the numbers from 0 on.
+Megaphone's key count keeps the counts of a bin in an array; here both are the same aggregate, in
+the order of the key's hash, and differ in their ids only.
 """
 
 import time
@@ -62,6 +63,6 @@ def hash_count(events: DataFrame, keys: int = 1_000_000) -> gw.Stream:
 
 
 def key_count(events: DataFrame, keys: int = 1_000_000) -> gw.Stream:
-    """How often has each number below `keys` come?"""
+    """How often has each number below `keys` come? Counted as any other ids are."""
     rows = events.selectExpr(f"pmod(xxhash64(event), {keys}) AS id")
     return gw.stream(rows).aggregate("ids", key="id", n=gw.count())
