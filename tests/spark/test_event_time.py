@@ -258,6 +258,30 @@ def test_a_function_of_the_records_of_a_window(
     assert sorted(sink.rows) == expected
 
 
+def test_sessions_with_gaps_of_the_records(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    """A record of n keeps its session open for n seconds, and with n = 0 is in none."""
+    feed.add([{"user": "u", "at": second(at), "n": n} for at, n in ((1, 9), (2, 3), (5, 0))])
+    feed.add([{"user": "u", "at": second(at), "n": n} for at, n in ((9, 1), (10, 4), (8, None))])
+    sink = Sink()
+    until = "timestamp_seconds(unix_seconds(at) + n) AS until"
+    job = (
+        gw.stream(feed.stream(spark).selectExpr("*", until))
+        .windows(
+            "sessions",
+            gw.session(until="until"),
+            key="user",
+            function=measure,
+            output="user string, start timestamp, end timestamp, n long",
+            time="at",
+            delay="20 s",
+        )
+        .to(gw.foreach_batch(sink))
+    )
+    query = job.start(tmp_path / "checkpoint")
+    query.finish()
+    assert sorted(sink.rows) == [("u", 1, 10, 13), ("u", 10, 14, 4)]
+
+
 def measure(user: str, span: Any, records: Any) -> list[tuple[Any, ...]]:
     return [(user, span.start, span.end, sum(record.n for record in records))]
 
@@ -353,6 +377,15 @@ def test_what_cannot_be_is_refused(spark: SparkSession, feed: Feed) -> None:
         stream.aggregate(
             "w", key="user", window=gw.tumbling("1 s"), time="n", delay="0 s", n=gw.count()
         )
+    for wrong in ({}, {"gap": "1 s", "until": "at"}):
+        with pytest.raises(ConfigError, match="either a gap or the column of a time"):
+            gw.session(**wrong)
+    timed: dict[str, Any] = {"key": "user", "function": total, "output": "n long"}
+    timed |= {"time": "at", "delay": "0 s"}
+    with pytest.raises(ConfigError, match="column 'n' is int64; it must be timestamp"):
+        stream.windows("w", gw.session(until="n"), **timed)
+    with pytest.raises(ConfigError, match="its column 'user' cannot be in the key"):
+        stream.windows("w", gw.session(until="user"), **timed)
     with pytest.raises(ConfigError, match="a counted window has no event time"):
         stream.windows("w", gw.counted(2), key="user", function=total, output="n long", delay="1 s")
     windowed = stream.aggregate(

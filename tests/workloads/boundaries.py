@@ -92,6 +92,11 @@ KINDS: Final = {
         WHERE window_end(w.expires, $batch) > window_end(a.time, $batch)""",
     "auctions that close with the stream": """
         FROM winners WHERE expires > (SELECT max(time) FROM events)""",
+    "records that are just a gap apart, for all gaps": """
+        SELECT 1 FROM (
+            SELECT epoch_us(time) - lag(epoch_us(time)) OVER (PARTITION BY id ORDER BY time) AS gap
+            FROM parts)
+        WHERE gap IN (SELECT unnest(range(1, 5)) * $gap) HAVING count(DISTINCT gap) = 4""",
     "windows with several hottest auctions": _several("q5", "auction"),
     "windows with highest bids in several shards": _several("q7", "auction % 64"),
 }

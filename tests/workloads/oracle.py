@@ -63,18 +63,18 @@ QUERIES: Final = {
             FROM bids)
         SELECT auction, make_timestamptz(ends) AS window_end, count(*) AS bids
         FROM counts GROUP BY ALL""",
-    "nbqx sessions": """
-        WITH begun AS (
-            SELECT *, coalesce(epoch_us(time) - lag(epoch_us(time)) OVER w >= $gap, true) AS new
-            FROM parts WINDOW w AS (PARTITION BY id ORDER BY time)),
+    "nbqx": """
+        WITH gaps AS (SELECT unnest(range(1, 5)) * $gap AS gap),
+        begun AS (
+            SELECT *, coalesce(epoch_us(time) - lag(epoch_us(time)) OVER w >= gap, true) AS new
+            FROM parts, gaps WINDOW w AS (PARTITION BY id, gap ORDER BY time)),
         numbered AS (
-            SELECT *, count(*) FILTER (new) OVER (PARTITION BY id ORDER BY time) AS session
+            SELECT *, count(*) FILTER (new) OVER (PARTITION BY id, gap ORDER BY time) AS session
             FROM begun)
-        SELECT a.id AS auction, a.seller, b.price
-        FROM numbered a JOIN numbered b ON a.id = b.id AND a.session = b.session
-        WHERE a.seller IS NOT NULL AND b.price IS NOT NULL""",
-    "nbqx tumbling": """
-        SELECT a.id AS auction, a.seller, b.price
+        SELECT 'session ' || gap // 1000 || ' ms' AS "window", id AS auction, a.seller, b.price
+        FROM numbered a JOIN numbered b USING (id, gap, session)
+        WHERE a.seller IS NOT NULL AND b.price IS NOT NULL
+        UNION ALL SELECT 'tumbling ' || $length // 1000 || ' ms', a.id, a.seller, b.price
         FROM auctions a JOIN bids b ON a.id = b.auction
             AND window_end(a.time, $length) = window_end(b.time, $length)""",
 }

@@ -24,7 +24,8 @@ from tests.workloads.oracle import answer
 BATCHES, EVENTS = 3, 2000  # a batch
 WORKERS = (3, 1)  # to which all operators move, each time before a batch
 DELAY = "100 ms"
-LENGTHS = {"length": "2 s", "slide": "500 ms", "gap": "150 ms", "batch": f"{EVENTS} ms"}
+LENGTHS = {"length": "2 s", "slide": "500 ms", "gap": "60 ms", "batch": f"{EVENTS} ms"}
+GAPS = ("60 ms", "120 ms", "180 ms", "240 ms")
 QUERIES: dict[str, Callable[[DataFrame], gw.Stream]] = {
     "q3": queries.q3,
     "q4": partial(queries.q4, delay=DELAY),
@@ -33,8 +34,7 @@ QUERIES: dict[str, Callable[[DataFrame], gw.Stream]] = {
     "q7": partial(queries.q7, length="2 s", delay=DELAY),
     "q8": partial(queries.q8, length="2 s", delay=DELAY),
     "nbq5": partial(queries.hot_items, length="2 s", slide="500 ms", delay=DELAY),
-    "nbqx sessions": partial(queries.nbqx, window=gw.session("150 ms"), delay=DELAY),
-    "nbqx tumbling": partial(queries.nbqx, window=gw.tumbling("2 s"), delay=DELAY),
+    "nbqx": partial(queries.nbqx, gaps=GAPS, length="2000 ms", delay=DELAY),
 }
 
 

@@ -48,15 +48,18 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Windows that end when a key has had no record for `gap` microseconds."""
+    """Windows that end when a key has had no record for `gap` microseconds; or, if that is the name
+    of a column, none before the times that its records have there."""
 
-    gap: int
+    gap: int | str
 
     def __str__(self) -> str:
+        if isinstance(self.gap, str):
+            return f"sessions until {self.gap}"
         return f"sessions with gaps of {self.gap} us"
 
     def __post_init__(self) -> None:
-        if self.gap <= 0:
+        if isinstance(self.gap, int) and self.gap <= 0:
             raise ConfigError("the gap between sessions must be longer than nothing")
 
 
@@ -84,9 +87,17 @@ def sliding(length: Duration, slide: Duration) -> Sliding:
     return Sliding(micros(length), micros(slide))
 
 
-def session(gap: Duration) -> Session:
-    """A window for as long as records of a key come: `session("30 minutes")`."""
-    return Session(micros(gap))
+def session(gap: Duration | None = None, *, until: str | None = None) -> Session:
+    """A window for as long as records of a key come: `session("30 minutes")`.
+
+    With `session(until="closes")` a record keeps it open until the time in that column, which is
+    after its own; a record without one is in no window.
+    """
+    if gap is not None and until is None:
+        return Session(micros(gap))
+    if until is None or gap is not None:
+        raise ConfigError("a session has either a gap or the column of a time, `until`")
+    return Session(until)
 
 
 def counted(records: int) -> Counted:
@@ -127,14 +138,14 @@ class ApplySession:
 
     apply: Apply
     columns: tuple[str, ...]
-    gap: timedelta
+    gap: timedelta | int  # or the place of the time until which a record keeps its session open
     time: int  # the place of the time among the columns
 
     def __call__(self, events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
         for kind, time, key, value, state in events:
             if kind != "notice":
                 state.records.append(_element(value))
-                self._await(key, time + self.gap, state, notify)
+                self._await(key, self._end(value), state, notify)
             elif state.next.notice == time:
                 state.next.clear()
                 yield from self._close(key, time, state, notify)
@@ -147,8 +158,7 @@ class ApplySession:
     def _close(self, key: Any, now: datetime, state: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
         open: list[Any] = []
         closed = False
-        for records in self._sessions(_records(state.records, self.columns)):
-            end = records[-1][self.time] + self.gap
+        for records, end in self._sessions(_records(state.records, self.columns)):
             if end <= now:
                 closed = True
                 yield from self.apply(key, Span(records[0][self.time], end), records) or ()
@@ -160,14 +170,22 @@ class ApplySession:
             for record in open:
                 state.records.append(_element(record))
 
-    def _sessions(self, records: list[Any]) -> Iterator[list[Any]]:
-        """The records by time, cut where the gap to the next is large enough."""
+    def _sessions(self, records: list[Any]) -> Iterator[tuple[list[Any], datetime]]:
+        """The records by time, cut where none keeps the session open; each with its end."""
         records.sort(key=lambda record: record[self.time])
-        start = 0
-        for i in range(1, len(records) + 1):
-            if i == len(records) or records[i][self.time] - records[i - 1][self.time] >= self.gap:
-                yield records[start:i]
+        start, end = 0, self._end(records[0])
+        for i, record in enumerate(records):
+            if record[self.time] >= end:
+                yield records[start:i], end
                 start = i
+            end = max(end, self._end(record))
+        yield records[start:], end
+
+    def _end(self, record: Any) -> datetime:
+        """Until when a record keeps its session open."""
+        end = record[self.gap] if isinstance(self.gap, int) else record[self.time] + self.gap
+        assert isinstance(end, datetime)
+        return end
 
 
 @dataclass(frozen=True, slots=True)

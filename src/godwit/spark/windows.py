@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from godwit.errors import ConfigError
 from godwit.model.schema import to_ddl
 from godwit.model.time import Duration
-from godwit.operators.definition import INPUT, check_window_time, defining
+from godwit.operators.definition import INPUT, check_window_time, defining, find
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.events import Side
 from godwit.operators.forms import List, Value
@@ -54,6 +54,17 @@ class Assign:
             sf.col("_window.start").alias(START),
             sf.col("_window.end").alias(END),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """Leaves out records that are in no session: those without a time `until`, after their own."""
+
+    time: str
+    until: str
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        return rows.where(column(self.until) > column(self.time))
 
 
 def side_by_side(
@@ -108,6 +119,9 @@ def collect(
             check_window_time(time, delay, schema)
             if time in keys:
                 raise ConfigError(f"its time '{time}' cannot be in the key")
+        if isinstance(window, Session) and isinstance(window.gap, str):
+            _check_until(window.gap, time or "", keys, schema)
+            stream = stream.transform(Lasting(time or "", window.gap))
     if isinstance(window, Sliding):
         stream = stream.transform(Assign(time or "", window))
         schema = to_arrow(stream.schema)
@@ -128,8 +142,12 @@ def collect(
     assert delay is not None
     if isinstance(window, Session):
         moment = stream.schema[time].dataType.simpleString()
-        gap, place = timedelta(microseconds=window.gap), columns.index(time)
-        function: Any = ApplySession(apply, columns, gap, place)
+        gap = (
+            columns.index(window.gap)
+            if isinstance(window.gap, str)
+            else timedelta(microseconds=window.gap)
+        )
+        function: Any = ApplySession(apply, columns, gap, columns.index(time))
         open, horizon = {"next": Value(f"notice {moment}")}, None
     else:
         function, open, horizon = (
@@ -152,3 +170,12 @@ def collect(
             window=str(window),
         )
     )
+
+
+def _check_until(until: str, time: str, keys: Sequence[str], input: pa.Schema) -> None:
+    """Refuse a column that cannot say until when a record keeps its session open."""
+    if until in keys:
+        raise ConfigError(f"its column '{until}' cannot be in the key")
+    kind, wanted = find("until", until, input).type, input.field(time).type
+    if kind != wanted:
+        raise ConfigError(f"column '{until}' is {kind}; it must be {wanted}, as '{time}' is")

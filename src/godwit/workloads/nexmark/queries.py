@@ -4,7 +4,7 @@ Each says once what it computes; lengths of windows are parameters, so that time
 Queries 1 and 2 keep no state and are Spark's business alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,7 +13,6 @@ from pyspark.sql import functions as sf
 
 import godwit as gw
 from godwit.model.time import Duration, micros
-from godwit.operators.windows import Window
 
 SHARDS: Final = 64  # query 7 finds the highest bid of each, and then of all
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -245,34 +244,47 @@ def match_new(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
             yield key.id, state.name, key.window
 
 
-def nbqx(events: DataFrame, window: Window, delay: Duration = "0 s") -> gw.Stream:
-    """Rhino's NBQX with one of its windows: auctions and the bids on them, window by window.
+def nbqx(
+    events: DataFrame,
+    gaps: Sequence[Duration] = ("30 min", "60 min", "90 min", "120 min"),
+    length: Duration = "4 h",
+    delay: Duration = "0 s",
+) -> gw.Stream:
+    """Rhino's NBQX: auctions and bids on them, in sessions of four gaps and in a tumbling window.
 
-    The paper's are sessions with gaps of 30, 60, 90 and 120 minutes, and tumbling windows of 4
-    hours, all at once; operators of a query form a chain, so here they are five queries. State:
-    all records of the open windows.
+    A record is there once for each of the five, with the time until which it keeps that window
+    open; for the tumbling window this is its end. State: all records of the open windows.
     """
-    rows = events.where("person IS NULL").selectExpr(
-        "coalesce(auction.id, bid.auction) AS id", "time", "auction.seller", "bid.price"
+    rows = events.where("person IS NULL").select(
+        sf.expr("coalesce(auction.id, bid.auction)").alias("auction"),
+        "time",
+        "auction.seller",
+        "bid.price",
+        window_end(length).alias("end"),
     )
-    return gw.stream(rows).windows(
+    until = {
+        f"session {gap}": f"timestamp_micros(unix_micros(time) + {micros(gap)})" for gap in gaps
+    }
+    until[f"tumbling {length}"] = "end"
+    each = ", ".join(f"struct('{name}' AS window, {time} AS until)" for name, time in until.items())
+    return gw.stream(rows.selectExpr("* EXCEPT (end)", f"inline(array({each}))")).windows(
         "joined",
-        window,
-        key="id",
+        gw.session(until="until"),
+        key=["auction", "window"],
         function=pairs,
-        output="auction long, seller long, price long",
+        output="window string, auction long, seller long, price long",
         time="time",
         delay=delay,
     )
 
 
-def pairs(key: int, span: Any, records: Any) -> Iterator[tuple[Any, ...]]:
+def pairs(key: Any, span: Any, records: Any) -> Iterator[tuple[Any, ...]]:
     """Every auction with every bid of the same key and window."""
     for auction in records:
         if auction.seller is not None:
             for bid in records:
                 if bid.price is not None:
-                    yield key, auction.seller, bid.price
+                    yield key.window, key.auction, auction.seller, bid.price
 
 
 # -- what several queries share --------------------------------------------------------------------
