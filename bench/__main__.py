@@ -24,6 +24,7 @@ QUESTIONS = (
     "measuring",
     "planner",
     "projected",
+    "source",
 )
 
 
