@@ -43,7 +43,7 @@ ABOUT: Final = (
     "before they are asked for. Every contender has the better of two sizes of epoch, and begins "
     "each of three turns with no state; of a turn's four epochs the first is not counted, and time "
     "ends with the last epoch that has events. Bars and rates are medians, with the lowest and the "
-    "highest turn."
+    "highest turn. Spark's join scans the source once for each side, so its events are made twice."
 )
 
 
