@@ -21,29 +21,30 @@ from tests.spark.feed import Feed
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 EVENTS = Numbered(rate=Rate.parse("100"))
-EPOCHS, SIZE = 2, 1200
+SIZE = 1200  # events of a batch
 Rows = list[dict[str, Any]]
 Run = Callable[[Callable[[DataFrame], gw.Stream]], Rows]
 
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Run:
-    """Runs a workload over all events, while its operators move; returns what it delivers."""
+    """Runs a workload over two batches, between which all its operators move; returns what it
+    delivers."""
 
     def run(workload: Callable[[DataFrame], gw.Stream]) -> Rows:
         feed = Feed(tmp_path / "events", to_ddl(Numbered.SCHEMA))
-        for epoch in range(EPOCHS):
-            feed.put(pa.table(EVENTS.events(epoch * SIZE, (epoch + 1) * SIZE)))
+        feed.put(pa.table(EVENTS.events(0, SIZE)))
         job = workload(feed.stream(spark)).to(gw.files(tmp_path / "rows"))
         query = job.start(tmp_path / "checkpoint", workers=2, bins=16)
         assert query.await_epoch(0)
         moves = [query.migrate(3, one, strategy="all-at-once") for one in query.operators]
+        assert [move.wait(120) for move in moves] == ["done"] * len(moves)
+        feed.put(pa.table(EVENTS.events(SIZE, 2 * SIZE)))
         try:
             query.finish()
         except gw.RefusedError:  # it has no event time
             query.process_all_available()
             query.stop()
-        assert [move.outcome for move in moves] == ["done"] * len(moves)
         return [row.asDict() for row in spark.read.parquet(str(tmp_path / "rows")).collect()]
 
     return run
@@ -51,7 +52,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame(pa.table(EVENTS.events(0, EPOCHS * SIZE)))
+    return spark.createDataFrame(pa.table(EVENTS.events(0, 2 * SIZE)))
 
 
 def last(rows: Rows, key: str, value: str) -> dict[Any, Any]:
