@@ -177,6 +177,32 @@ def test_a_drain_that_cannot_be_is_given_up() -> None:
     assert homes(placing) == ("0", "1", "2")
 
 
+def test_what_was_given_up_is_not_tried_again_before_something_comes_or_goes() -> None:
+    placing = placed().begin(seen(1, "01", held={("1", 2): 0})).begin(seen(2, "013"))
+    assert [handover.target for handover in placing.handovers] == ["3"]
+    for epoch in range(3, PATIENCE + 6):
+        placing = placing.begin(seen(epoch, "013"))
+    assert not placing.handovers
+    placing = placing.begin(seen(PATIENCE + 6, "0134"))
+    assert [handover.target for handover in placing.handovers] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "has", "goes_on"),
+    [
+        (BUILDING, None, False),
+        (BUILDING, 8 - LAG - 1, False),
+        (BUILDING, 8 - LAG, True),
+        (SWITCHED, None, True),  # it did not run on its target
+        (DONE, 8, False),
+    ],
+)
+def test_an_epoch_would_bring_a_handover_further(
+    stage: Stage, has: int | None, goes_on: bool
+) -> None:
+    assert in_stage(stage).can_go_on(9, {"1": {2: Held(has)}}) is goes_on
+
+
 @pytest.mark.parametrize(
     ("worker", "executor", "why"),
     [(3, "1", "no worker 3"), (-1, "1", "no worker"), (0, "7", "no executor"), (0, "0", "already")],

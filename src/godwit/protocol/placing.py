@@ -193,6 +193,15 @@ class Placing:
         """The handover of this id, unless it is long past."""
         return next((h for h in (*self.handovers, *self.past) if h.id == number), None)
 
+    def can_go_on(self, epoch: int, held: Replicas) -> bool:
+        """Would a handover come nearer to its end in this epoch, by what executors have now?"""
+        executors = dict.fromkeys(self.placement.executors if self.placement else (), "")
+        seen = Seen(epoch, executors, held, ())
+        return any(
+            handover.stage is Stage.SWITCHED or seen.is_fresh(handover.target, handover.worker)
+            for handover in self.handovers
+        )
+
     def is_drained(self, executor: str) -> bool:
         """Has an executor no workers, nor any that have just left and may come back?"""
         homes = self.placement.homes if self.placement else ()
@@ -235,7 +244,8 @@ class Placing:
         return placing
 
     def _given_up(self, handover: Handover) -> Self:
-        """One that does not end; the executor that it was to relieve is not drained any more."""
+        """One that does not end: nobody tries it again before executors or workers come or go, and
+        the executor that it was to relieve is not drained any more."""
         placing = self._closed(
             handover.failed(
                 f"executor {handover.target} does not get its state: it has no room for it "
@@ -245,7 +255,8 @@ class Placing:
             )
         )
         homes = self.placement.homes if self.placement else ()
-        return replace(placing, drained=self.drained - {*homes[handover.worker :][:1]})
+        drained = self.drained - {*homes[handover.worker :][:1]}
+        return replace(placing, drained=drained, settling=False)
 
     def _flees(self, seen: Seen, handover: Handover, homes: Mapping[int, str]) -> bool:
         """Has the worker lost its executor, and is the target the best refuge?"""
@@ -283,7 +294,8 @@ class Placing:
                     targets, key=lambda one: (count[one], not seen.is_fresh(one, worker), one)
                 )
                 placing = placing._opened(worker, goals[worker], automatic=True)
-        return replace(placing, settling=any(h.automatic for h in placing.handovers))
+        open_ones = any(h.automatic for h in placing.handovers)
+        return replace(placing, settling=self.settling and open_ones)
 
     def _replicas(self, seen: Seen, homes: Sequence[str]) -> list[tuple[str, ...]]:
         """Copies for all, where handovers lead to, and where they were until the new ones are

@@ -262,6 +262,15 @@ class Driver(Control):
             return (moving and not self._unhurried) or self._time.is_due(self._trees)
 
     @property
+    def can_settle(self) -> bool:
+        """Would an epoch bring a handover further, also one that nobody asked for?"""
+        if self._unhurried or not self.handovers:
+            return False
+        held = self._places.progress()
+        with self._changed:
+            return self._places.placing.can_go_on(self._begun + 1, held)
+
+    @property
     def keeper(self) -> KeeperSpec | None:
         """What keeps the replicas of the newest epoch that has begun, if it has any."""
         placement = self.placement

@@ -282,7 +282,7 @@ class Engine:
 
     @cached_property
     def ticker(self) -> Ticker:
-        return Ticker(self.driver, self.interval)
+        return Ticker(self.driver, self.pinning, self.interval)
 
     @cached_property
     def _last_operator(self) -> Operator:

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -82,6 +82,14 @@ class Executors:
                 self._await_tasks(job, self._welcoming)
             self._tried |= new
         return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
+
+    def have_changed(self, placed: Collection[str]) -> bool:
+        """Are others ready than those that were `placed`, or is there one to be welcomed?"""
+        living, known = live(self._spark.sparkContext), self._hosts.keys()
+        if living & known != set(placed):
+            return True
+        welcoming = self._welcoming is not None and self._welcoming.is_alive()
+        return not welcoming and not living <= known | self._tried
 
     def visit(self, do: Callable[[], None], rounds: int = ROUNDS) -> dict[str, str]:
         """Run tasks until each executor that lives has done it, unless one has no time for that;

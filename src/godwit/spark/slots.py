@@ -85,6 +85,11 @@ class Pinning:
             return {}
         return self._executors.ready()
 
+    def have_changed(self, placement: Placement | None) -> bool:
+        """Have executors come or gone, so that an epoch would be placed otherwise?"""
+        placed = placement.executors if placement else ()
+        return self._is_possible and self._executors.have_changed(placed)
+
     def slots(self, spark: SparkSession, placement: Placement | None, workers: int) -> Slots | None:
         """Those of the first `workers` of a placement; None where they are not pinned."""
         if placement is None:

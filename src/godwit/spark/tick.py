@@ -1,6 +1,7 @@
 """A second source without data, so that an idle stream runs epochs while work waits."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from godwit.runtime.driver import Driver
+from godwit.spark.slots import Pinning
 
 PATIENCE: Final = 1.0  # seconds
 LONG: Final = 10.0
@@ -35,26 +37,40 @@ class Ticker:
 
     After an epoch with records it waits a while, since a busy stream runs the next one by itself,
     after `interval` seconds: Spark's log of the files that it has seen never forgets one. With long
-    intervals there are few.
+    intervals there are few. On an idle stream it looks from time to time whether executors came or
+    went, and whether a handover could go on that nobody asked for.
     """
 
-    def __init__(self, driver: Driver, interval: float) -> None:
+    def __init__(self, driver: Driver, pinning: Pinning, interval: float) -> None:
         self._driver = driver
+        self._pinning = pinning
         self._patience = interval + PATIENCE if interval < LONG else 0.0
-        self._timer: threading.Timer | None = None
+        self._over: threading.Event | None = None
 
     def hold(self) -> None:
         """An epoch begins, or none will any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._over is not None:
+            self._over.set()
 
     def go_on(self, records: int) -> None:
         """An epoch with so many records has ended."""
-        if not self._driver.wants_epoch:
-            return
-        if not records or not self._patience:
+        if self._driver.wants_epoch and not (records and self._patience):
             self._driver.tick()
             return
-        self._timer = threading.Timer(self._patience, self._driver.tick)
-        self._timer.daemon = True
-        self._timer.start()
+        self._over = over = threading.Event()
+        threading.Thread(target=self._wait, args=[over], name="godwit-tick", daemon=True).start()
+
+    def _wait(self, over: threading.Event) -> None:
+        """Until the next epoch begins, look whether one should be asked for."""
+        with suppress(Exception):  # Spark may have ended
+            while not over.wait(self._patience or PATIENCE):
+                if self._has_news:
+                    self._driver.tick()
+                    return
+
+    @property
+    def _has_news(self) -> bool:
+        driver = self._driver
+        return (
+            driver.wants_epoch or self._pinning.have_changed(driver.placement) or driver.can_settle
+        )
