@@ -38,17 +38,18 @@ def live(context: SparkContext) -> frozenset[str]:
     return frozenset(filter(None, context._jsc.sc().getExecutorIds().mkString(",").split(",")))
 
 
-def await_idle(context: SparkContext, executors: Iterable[str]) -> None:
-    """Wait until these run no task, as they do for a moment after a job was cancelled; not for
-    ever, since other queries may use them."""
+def await_idle(context: SparkContext, executors: Iterable[str]) -> bool:
+    """Wait until these run no task, as they do for a moment after a job was cancelled; False if
+    they still do in the end, since other queries may use them."""
     store = context._jsc.sc().statusStore()
     wanted, end = set(executors), time.monotonic() + KILLED
     while time.monotonic() < end:
         listed = store.executorList(True)
         each = [listed.apply(number) for number in range(listed.size())]
         if not any(one.activeTasks() and one.id() in wanted for one in each):
-            return
+            return True
         time.sleep(POLL)
+    return False
 
 
 class Executors:

@@ -41,7 +41,7 @@ class Slots:
     anchor: DataFrame
     keys: Sequence[int]
     places: Sequence[str]
-    wanted: Sequence[str]  # executors, each as often as the others
+    made_for: Placement
     of_worker: Sequence[int] = ()
 
     @property
@@ -49,19 +49,25 @@ class Slots:
         """By partition: its worker."""
         return {part: worker for worker, part in enumerate(self.of_worker)}
 
+    @property
+    def are_cached(self) -> bool:
+        """Has nobody let the anchor go?"""
+        return bool(self.anchor.storageLevel.useMemory)
+
     def fit(self, placement: Placement) -> bool:
         """Is there a slot for each worker at its executor, and is the anchor still cached?
 
         Those of an executor that was lost stay, without a worker, until another one comes, or until
         they are more than half of all.
         """
+        if not self.are_cached:
+            return False
         had = Counter(self.places)
         here = sum(had[executor] for executor in set(placement.executors))
         return (
             had.keys() >= set(placement.executors)
             and 2 * here >= len(self.places)
             and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
-            and self.anchor.storageLevel.useMemory
         )
 
     def pin(self, rows: DataFrame) -> DataFrame:
@@ -77,12 +83,14 @@ class Pinning:
         self._context = spark.sparkContext
         self._executors = Executors(spark)
         self._slots: Slots | None = None
-        self._used = 0  # how often the slots were used
+        self._age = 0  # of the slots, in epochs
 
     def executors(self) -> dict[str, str]:
-        """The executors that are ready, with their hosts; none where workers cannot be pinned."""
+        """The executors that are ready when an epoch begins, with their hosts; none where workers
+        cannot be pinned."""
         if not self._is_possible:
             return {}
+        self._age += 1
         return self._executors.ready()
 
     def have_changed(self, placement: Placement | None) -> bool:
@@ -96,11 +104,10 @@ class Pinning:
             self.close()
             return None
         known = self._slots
-        self._used += 1
         if known is None or not (known.fit(placement) or self._bears_with(known, placement)):
             self.close()
             known = _anchored(spark, placement)
-            self._used = 0
+            self._age = 0
         self._slots = known
         return replace(known, of_worker=assign(known.places, placement.homes)[:workers])
 
@@ -116,10 +123,11 @@ class Pinning:
             self._slots = None
 
     def _bears_with(self, slots: Slots, placement: Placement) -> bool:
-        """New slots take time: if those of now could not be had where they should be, workers are
-        elsewhere for some epochs."""
-        same = slots.wanted == placement.executors and len(slots.keys) >= len(placement.slots)
-        return same and self._used < BEARABLE
+        """New slots take time: if those for the same homes could not be had where they should be,
+        workers are elsewhere for some epochs."""
+        made_for = slots.made_for
+        same = (made_for.homes, made_for.executors) == (placement.homes, placement.executors)
+        return same and slots.are_cached and self._age < BEARABLE
 
     @cached_property
     def _is_possible(self) -> bool:
@@ -155,18 +163,17 @@ def _anchored(spark: SparkSession, placement: Placement) -> Slots:
     roomy = -(-spark.sparkContext.defaultParallelism // executors)
     width = max(placement.width, min(roomy, 2 * placement.width))
     keys = _keys(spark, width * executors)
-    await_idle(spark.sparkContext, placement.executors)
-    anchor, places = _cached(spark, keys, executors)
-    wanted = dict.fromkeys(placement.executors, width)
-    for _ in range(RETRIES):
-        if Counter(places) == wanted:
+    for last in (*[False] * RETRIES, True):
+        idle = await_idle(spark.sparkContext, placement.executors)
+        anchor, places = _cached(spark, keys, executors)
+        slots = Slots(anchor, keys, places, placement)
+        if slots.fit(placement):
+            return slots
+        if last or not idle:  # others use the executors, and may do so for ever
             break
         anchor.unpersist(blocking=True)
-        await_idle(spark.sparkContext, placement.executors)
-        anchor, places = _cached(spark, keys, executors)
-    if Counter(places) != wanted:
-        log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
-    return Slots(anchor, keys, places, placement.executors)
+    log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
+    return slots
 
 
 def _cached(
