@@ -13,17 +13,19 @@ from godwit.state.link import Link
 
 
 class Clock:
-    """Time that passes only when somebody sleeps and says so."""
+    """Time that passes only when a test says so, or, if it `runs`, when somebody sleeps."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.slept: list[float] = []
+        self.runs = False
 
     def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.now += seconds if self.runs else 0.0
 
 
 @pytest.fixture
@@ -49,6 +51,25 @@ def test_what_nobody_took_is_not_saved_up(tmp_path: Path, clock: Clock) -> None:
     assert clock.slept == [0.5, 0.5]
 
 
+def test_who_yields_waits_until_others_have_paused(tmp_path: Path, clock: Clock) -> None:
+    clock.runs = True
+    worker = Link(tmp_path / "link", rate=100.0)
+    keeper = Link(tmp_path / "link", rate=100.0, yields=True)
+    keeper.take(50)  # nobody else is there
+    assert clock.now == 100.5
+    worker.take(100)
+    clock.now += 0.05  # it reads what it may
+    keeper.take(50)
+    assert clock.slept[2:] == pytest.approx([0.05, 0.5])
+    assert clock.now == pytest.approx(102.1)
+
+
+def test_nobody_waits_for_more_than_one_piece_of_who_yields(tmp_path: Path, clock: Clock) -> None:
+    Link(tmp_path / "link", rate=100.0, yields=True).take(50)
+    Link(tmp_path / "link", rate=100.0).take(100)
+    assert clock.slept == [0.5, 1.5]
+
+
 @pytest.mark.parametrize("content", [b"", b"half"])
 def test_a_file_that_holds_no_instant_counts_as_new(
     content: bytes, tmp_path: Path, clock: Clock
@@ -56,7 +77,7 @@ def test_a_file_that_holds_no_instant_counts_as_new(
     (tmp_path / "link").write_bytes(content)
     Link(tmp_path / "link", rate=100.0).take(50)
     assert clock.slept == [0.5]
-    assert struct.unpack("=d", (tmp_path / "link").read_bytes()) == (100.5,)
+    assert struct.unpack("=dd", (tmp_path / "link").read_bytes()) == (100.5, 100.5)
 
 
 def test_where_no_file_can_be_each_is_bound_alone(tmp_path: Path, clock: Clock) -> None:

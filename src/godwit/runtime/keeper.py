@@ -87,7 +87,7 @@ class Keeper:
         self._spec = spec
         self._lock = lock
         self._history = History(Path(spec.root).parent, durable=False)
-        self._files = spec.cache.open(Path(spec.root))
+        self._files = spec.cache.open(Path(spec.root), yields=True)
         self._manifest: Manifest | None = None
         self._intent: Intent | None = None
         self._whole: dict[int, Whole] = {}

@@ -65,8 +65,10 @@ class CacheSpec:
         parent = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
         return Path(parent or tempfile.gettempdir()) / self.name
 
-    def open(self, root: Path) -> FileCache:
-        link = Link(self.path / LINK, self.fetch_rate) if self.fetch_rate else None
+    def open(self, root: Path, *, yields: bool = False) -> FileCache:
+        """The local files of a checkpoint; who `yields` fetches only while others do not."""
+        rate = self.fetch_rate
+        link = Link(self.path / LINK, rate, yields=yields) if rate else None
         return FileCache(root, self.path, self.limit, link)
 
 

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-_INSTANT: Final = struct.Struct("=d")
+_INSTANTS: Final = struct.Struct("=dd")
+_PAUSE: Final = 0.1  # seconds; who fetches one piece after the other takes less between two
 
 
 class Link:
@@ -22,11 +23,15 @@ class Link:
     The file holds the instant until which the link is taken, on the clock that all processes of a
     machine share. Who passes bytes over the link takes the time behind that instant and sleeps to
     its end. So nobody waits for more than what others have in hand: pass bytes in small pieces.
+
+    Who `yields` takes nothing while others use the link: the file also holds the instant until
+    which those have taken it that do not yield.
     """
 
-    def __init__(self, path: Path, rate: float) -> None:
+    def __init__(self, path: Path, rate: float, *, yields: bool = False) -> None:
         self._path = path
         self._rate = rate
+        self._yields = yields
 
     def take(self, size: int) -> None:
         """Wait as long as `size` bytes take, behind those of others who came before."""
@@ -39,13 +44,18 @@ class Link:
     def _reserve(self, seconds: float) -> float:
         """The end of the next `seconds` that nobody has taken."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            data = os.pread(descriptor, _INSTANT.size, 0)
-            taken = _INSTANT.unpack(data)[0] if len(data) == _INSTANT.size else 0.0
-            end: float = max(time.monotonic(), taken) + seconds
-            os.pwrite(descriptor, _INSTANT.pack(end), 0)
-            return end
-        finally:
-            os.close(descriptor)  # and with it the lock
+        while True:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                data = os.pread(descriptor, _INSTANTS.size, 0)
+                taken, used = _INSTANTS.unpack(data) if len(data) == _INSTANTS.size else (0.0, 0.0)
+                now = time.monotonic()
+                if not self._yields or now >= used + _PAUSE:
+                    end: float = max(now, taken) + seconds
+                    instants = end, used if self._yields else end
+                    os.pwrite(descriptor, _INSTANTS.pack(*instants), 0)
+                    return end
+            finally:
+                os.close(descriptor)  # and with it the lock
+            time.sleep(used + _PAUSE - now)
