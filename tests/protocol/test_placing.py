@@ -238,6 +238,16 @@ def test_a_drained_executor_gives_its_workers_away_and_gets_nothing() -> None:
         placing.drain("0").drain("1")
 
 
+def test_a_drain_does_not_wait_for_handovers_between_others() -> None:
+    placing = placed().drain("2").begin(seen(1))
+    (handover,) = placing.handovers
+    placing = placing.begin(seen(2, held={(handover.target, 2): 1}))
+    placing = placing.published(2, {2: handover.target}).ask(0, "1")
+    placing = placing.begin(seen(3, held={("1", 0): 2}))
+    assert [other.stage for other in placing.handovers] == [SWITCHED]
+    assert placing.is_drained("2")
+
+
 def test_workers_return_to_an_executor_that_joins_when_it_has_their_state() -> None:
     placing = placed().begin(seen(1, "01", held={("1", 2): 0}))
     assert homes(placing) == ("0", "1", "1")

@@ -122,12 +122,16 @@ def test_one_that_was_killed_is_started_again_and_goes_on(sim: Placed, executor:
     assert second.bytes == new
 
 
-def test_it_ends_with_its_executor(sim: Placed, executor: Executor) -> None:
-    executor.ensure(sim.spec(executor.id))
+def test_it_ends_with_its_executor_and_leaves_no_cache(sim: Placed, executor: Executor) -> None:
+    spec = sim.spec(executor.id)
+    executor.ensure(spec)
     process = process_of(await_epoch(sim, 0))
+    assert cached(spec)
     executor.kill()
     process.wait()
     assert read_reports(sim.home, sim.generation) == {}
+    assert not spec.cache.path.exists()
+    assert spec.cache.path.parent.exists()
 
 
 def test_it_ends_when_another_driver_takes_over(sim: Placed, executor: Executor) -> None:

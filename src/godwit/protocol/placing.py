@@ -43,6 +43,7 @@ class Handover:
     stage: Stage = Stage.BUILDING
     epoch: int | None = None  # in which it switched
     automatic: bool = False  # nobody asked for it
+    origin: str = ""  # the executor that the worker was on
     least: int | None = None  # bytes that its target has ever lacked, at the least
     stalled: int = 0  # epochs since that became less
     reason: str = ""  # why it failed
@@ -203,10 +204,13 @@ class Placing:
         )
 
     def is_drained(self, executor: str) -> bool:
-        """Has an executor no workers, nor any that have just left and may come back?"""
+        """Has an executor no workers, nor any that have just left and may come back?
+
+        Copies that lay there may not be complete elsewhere yet.
+        """
         homes = self.placement.homes if self.placement else ()
-        leaving = any(h.stage is Stage.SWITCHED for h in self.handovers)
-        return executor not in homes and not leaving
+        leaving = {h.origin for h in self.handovers if h.stage is Stage.SWITCHED}
+        return executor not in {*homes, *leaving}
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -362,7 +366,9 @@ class Placing:
         return self if known is None else self._closed(known.failed("superseded"))
 
     def _opened(self, worker: int, target: str, *, automatic: bool = False) -> Self:
-        handover = Handover(self._last + 1, worker, target, automatic=automatic)
+        homes = self.placement.homes[worker:] if self.placement else ()
+        origin = next(iter(homes), "")  # a new worker has none
+        handover = Handover(self._last + 1, worker, target, automatic=automatic, origin=origin)
         return replace(self, handovers=(*self.handovers, handover), _last=handover.id)
 
     def _with(self, handover: Handover) -> Self:
