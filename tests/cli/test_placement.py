@@ -2,16 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from godwit.cli import main
+from godwit.log import Intent
 from godwit.model.placement import Held
 from godwit.runtime.replicas import Progress, write_progress
 from godwit.testing import Simulation
 from tests.cli.running import Running
-from tests.runtime.samples import simulate, words
+from tests.runtime.samples import drive, idle, simulate, words
 
 EXECUTORS = {"0": "one", "1": "two", "2": "three"}
 
@@ -87,6 +89,49 @@ def test_a_handover_that_waits_for_its_target_is_told(
     data = json.loads(capsys.readouterr().out)
     assert [handover["stage"] for handover in data["handovers"]] == ["building"]
     assert [executor["workers"] for executor in data["executors"]] == [1, 1, 1]
+
+
+def test_status_tells_where_workers_are_and_how_far_their_replicas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = drive(tmp_path, workers=3, bins=16, replicas=1)
+    for epoch in range(3):
+        intent = driver.begin(epoch, "query", str(epoch), executors=EXECUTORS)
+        assert isinstance(intent, Intent)
+        receipts = [
+            replace(receipt, place=str(receipt.worker), fetched=1024 * receipt.worker)
+            for receipt in idle(driver, intent)["counts"]
+        ]
+        driver.commit(intent, {"counts": receipts})
+    placement = driver.placement
+    assert placement is not None
+    copies = [copy for (copy,) in placement.replicas]
+    held = [Held(2), Held(1, 2048), Held(None, 3072)]
+    for executor in EXECUTORS:
+        mine = {worker: held[worker] for worker in range(3) if copies[worker] == executor}
+        report = Progress(executor, 1, 2, mine, 0, 0.0)
+        write_progress(driver._journal.files, driver._journal.generation, report)
+    assert main(["status", str(tmp_path)]) == 0
+    head, _, *rows = capsys.readouterr().out.splitlines()[-5:]
+    assert head.split()[-4:] == ["slot", "executor", "fetched", "replicas"]
+    assert [re.split(r"  +", row.strip())[0] for row in rows] == ["0", "1", "2"]
+    assert [re.split(r"  +", row.strip())[-4:] for row in rows] == [
+        ["0", "0", "0 B", f"{copies[0]} (up to date)"],
+        ["1", "1", "1.0 KiB", f"{copies[1]} (1 behind, 2.0 KiB to fetch)"],
+        ["2", "2", "2.0 KiB", f"{copies[2]} (not ready, 3.0 KiB to fetch)"],
+    ]
+
+
+def test_a_worker_that_is_placed_elsewhere_than_it_ran_is_told(
+    query: Placed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query.driver.handover(2, "0")
+    fetched(query.sim)
+    query.driver.begin(query.sim.committed + 1, "query", "more", executors=EXECUTORS)
+    assert main(["status", str(query.checkpoint)]) == 0
+    told, row = (lines := capsys.readouterr().out.splitlines())[2:], lines[-1]
+    assert "handover of worker 2 to executor 0: switched" in told
+    assert "  3  0 (ran on 2)  " in row
 
 
 def test_a_handover_that_fails_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,10 +67,7 @@ def draining_of(driver: int, executor: str) -> Callable[[Overview], watch.Sight 
         if not view.drained:
             return f"executor {executor} is not drained any more: all others were lost"
         ran = {
-            w.worker
-            for o in overview.operators.values()
-            for w in o.workers
-            if w.executor == executor
+            w.worker for o in overview.operators.values() for w in o.workers if w.ran == executor
         }
         data = {"executor": asdict(view)}
         if view.workers or ran:

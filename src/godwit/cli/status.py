@@ -9,7 +9,14 @@ from godwit.cli.command import add_command
 from godwit.cli.output import add_json, number, print_json, print_table, size
 from godwit.log.files import Location
 from godwit.model.time import show
-from godwit.runtime.overview import ExecutorView, MigrationView, OperatorView, Overview, ReplicaView
+from godwit.runtime.overview import (
+    ExecutorView,
+    MigrationView,
+    OperatorView,
+    Overview,
+    ReplicaView,
+    WorkerView,
+)
 
 EXAMPLES = """\
 examples:
@@ -116,14 +123,26 @@ def _print_operator(operator: OperatorView, epoch: int) -> None:
         heads += ["slot", "executor", "fetched", "replicas"]
         for row, worker in zip(rows, operator.workers, strict=True):
             copies = ", ".join(_replica(replica, epoch) for replica in worker.replicas)
-            row += [worker.slot, worker.executor, size(worker.fetched), copies or "none"]
+            row += [worker.slot, _place(worker), size(worker.fetched), copies or "none"]
     print_table(heads, rows)
 
 
+def _place(worker: WorkerView) -> str:
+    """The executor that a worker is placed on, and where it ran, if that was elsewhere."""
+    elsewhere = worker.ran not in ("", worker.executor)
+    return f"{worker.executor} (ran on {worker.ran})" if elsewhere else worker.executor
+
+
 def _replica(replica: ReplicaView, epoch: int) -> str:
-    """Where a copy is, and how many epochs and bytes it is behind."""
+    """Where a copy is, and how many epochs and bytes it is behind.
+
+    >>> _replica(ReplicaView("1", epoch=7, lacking=2_000), epoch=9)
+    '1 (2 behind, 2.0 KiB to fetch)'
+    >>> _replica(ReplicaView("1", epoch=9, lacking=0), epoch=9)
+    '1 (up to date)'
+    """
+    lack = f", {size(replica.lacking)} to fetch" if replica.lacking else ""
     if replica.epoch is None:
-        lack = "" if replica.lacking is None else f", {size(replica.lacking)} to fetch"
         return f"{replica.executor} (not ready{lack})"
     lag = epoch - replica.epoch
-    return f"{replica.executor} ({f'{lag} behind' if lag > 0 else 'up to date'})"
+    return f"{replica.executor} ({f'{lag} behind{lack}' if lag > 0 else 'up to date'})"

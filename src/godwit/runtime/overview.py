@@ -38,8 +38,8 @@ class ReplicaView:
 class WorkerView:
     """One worker in the newest published epoch; its rows and bytes of state are estimated.
 
-    `fetched` bytes came from the checkpoint. Slot and replicas are those of the newest decided
-    epoch, where workers are pinned.
+    In that epoch it `ran` on an executor, and `fetched` bytes came from the checkpoint. Where
+    workers are pinned, slot, executor and replicas are those of the newest decided epoch.
     """
 
     worker: int
@@ -48,9 +48,10 @@ class WorkerView:
     bytes: int
     records: int
     seconds: float
-    executor: str
+    ran: str
     fetched: int
     slot: int | None
+    executor: str
     replicas: tuple[ReplicaView, ...]
 
 
@@ -220,9 +221,10 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
                 bytes=round(bytes[worker]),
                 records=receipts.get(worker, {}).get("records", 0),
                 seconds=round(sum(receipts.get(worker, {}).get("seconds", {}).values()), 4),
-                executor=receipts.get(worker, {}).get("place", ""),
+                ran=(ran := receipts.get(worker, {}).get("place", "")),
                 fetched=receipts.get(worker, {}).get("fetched", 0),
                 slot=placement.slots[worker] if placement else None,
+                executor=placement.homes[worker] if placement else ran,
                 replicas=_replicas(placement, progress, worker) if placement else (),
             )
             for worker in range(routing.workers)
