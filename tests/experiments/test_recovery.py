@@ -42,7 +42,7 @@ def test_the_loss_of_median_length_is_shown(tmp_path: Path) -> None:
             (0.1, CHECKPOINT): losses,
             (0.1, REPLICAS): losses[1:],
             (0.1, HUNG): losses[:1],
-            (0.1, OWN): [Recovery(0.1, 9.0)],
+            (0.1, OWN): [Recovery(0.1, 9.0, stored=104_000_000)],
         }
     )
     check_page(tmp_path, "recovery", shown)
@@ -55,7 +55,7 @@ def test_the_loss_of_median_length_is_shown(tmp_path: Path) -> None:
         "5.00",
     ]
     assert by_way[REPLICAS]["MB fetched"] == "2.0"
-    assert by_way[OWN]["fetching"] == "-"
+    assert [by_way[OWN][name] for name in ("fetching", "MB stored")] == ["-", "104"]
     assert [one["whole"] for one in shown.numbers["losses"]] == pytest.approx(
         [5.0, 1.0, 2.0, 1.0, 2.0, 5.0, 9.0]
     )

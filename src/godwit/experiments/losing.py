@@ -10,11 +10,12 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
@@ -45,6 +46,7 @@ class Recovery:
     *Detection* ends when Spark's driver no longer lists the executor, *scheduling* when the workers
     of the epoch that makes up for it begin; *fetching* and *loading* are what the slowest of them
     takes, in which `fetched` bytes come from the checkpoint; *publishing* ends with the output.
+    The checkpoint had `stored` bytes then.
     """
 
     detection: float
@@ -54,6 +56,7 @@ class Recovery:
     loading: float | None = None
     publishing: float | None = None
     fetched: int = 0
+    stored: int = 0
 
     @classmethod
     def of(
@@ -129,7 +132,8 @@ class Losing:
             epoch += 1
         ended, report = self.reports[epoch]
         kill(self.spark, victim)  # one that was stopped
-        return Recovery.of(killed, known, ended, report, max(places.values()))
+        found = Recovery.of(killed, known, ended, report, max(places.values()))
+        return replace(found, stored=_bytes(self.checkpoint))
 
     def _epoch(self) -> int:
         """Wait for the next epoch; the first one of a query that was started again may be any."""
@@ -177,9 +181,10 @@ class Losing:
 
 @dataclass
 class LosingSpark:
-    """Spark's own count of as many keys, which begins with none."""
+    """Spark's own aggregate of the same rows, which begins with none."""
 
     spark: SparkSession
+    checkpoint: Path
     query: StreamingQuery
     ended: list[float] = field(default_factory=list)
 
@@ -194,7 +199,8 @@ class LosingSpark:
     @classmethod
     def _start(cls, spark: SparkSession, checkpoint: Path, keys: int, rows: int) -> "LosingSpark":
         ended: list[float] = []
-        counted = source(spark, keys, rows).groupBy("k").count()
+        records = source(spark, keys, rows).selectExpr("k", _payload("value"))
+        counted = records.groupBy("k").agg(sf.count("*"), sf.max("payload"))
         writer = counted.writeStream.outputMode("update")
         writer = writer.option("checkpointLocation", str(checkpoint))
 
@@ -202,7 +208,7 @@ class LosingSpark:
             rows.write.format("noop").mode("overwrite").save()
             ended.append(time.monotonic())
 
-        return cls(spark, writer.foreachBatch(deliver).start(), ended)
+        return cls(spark, checkpoint, writer.foreachBatch(deliver).start(), ended)
 
     def lose(self) -> Recovery:
         """Kill an executor, and wait for the first output after it."""
@@ -213,7 +219,7 @@ class LosingSpark:
         killed, known = lose(self.spark, victim, signal.SIGKILL, after=self._epoch)
         _await(lambda: self.ended[-1] > known, self.query)
         ended = next(at for at in self.ended if at > known)
-        return Recovery(known - killed, ended - killed)
+        return Recovery(known - killed, ended - killed, stored=_bytes(self.checkpoint))
 
     def _epoch(self) -> None:
         count = len(self.ended)
@@ -249,6 +255,15 @@ def kill(spark: SparkSession, executor: str) -> None:
     if process is not None:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
+
+
+def _bytes(directory: Path) -> int:
+    """Of all files below it; one that is deleted meanwhile has none."""
+    total = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 def _payload(value: str) -> str:
