@@ -22,7 +22,7 @@ class Idle:
             Driver, instance=True, wants_epoch=False, can_settle=False, placement=None
         )
         self.driver.tick.side_effect = self.ticked.set
-        self.pinning = create_autospec(Pinning, instance=True)
+        self.pinning = create_autospec(Pinning, instance=True, is_possible=True)
         self.pinning.have_changed.side_effect = self._look
         self.changed = False
         self.ticker = Ticker(self.driver, self.pinning, 0.0)

@@ -85,10 +85,15 @@ class Pinning:
         self._slots: Slots | None = None
         self._age = 0  # of the slots, in epochs
 
+    @cached_property
+    def is_possible(self) -> bool:
+        """Are there executors that workers can stay on?"""
+        return can_stay(self._context) and not is_alone(self._context)
+
     def executors(self) -> dict[str, str]:
         """The executors that are ready when an epoch begins, with their hosts; none where workers
         cannot be pinned."""
-        if not self._is_possible:
+        if not self.is_possible:
             return {}
         self._age += 1
         return self._executors.ready()
@@ -96,7 +101,7 @@ class Pinning:
     def have_changed(self, placement: Placement | None) -> bool:
         """Have executors come or gone, so that an epoch would be placed otherwise?"""
         placed = placement.executors if placement else ()
-        return self._is_possible and self._executors.have_changed(placed)
+        return self.is_possible and self._executors.have_changed(placed)
 
     def slots(self, spark: SparkSession, placement: Placement | None, workers: int) -> Slots | None:
         """Those of the first `workers` of a placement; None where they are not pinned."""
@@ -113,7 +118,7 @@ class Pinning:
 
     def sweep(self, cache: CacheSpec) -> None:
         """Delete the local files of a query that has ended; its keepers end with them."""
-        if self._is_possible:
+        if self.is_possible:
             self._executors.visit(partial(_sweep, cache))
 
     def close(self) -> None:
@@ -128,10 +133,6 @@ class Pinning:
         made_for = slots.made_for
         same = (made_for.homes, made_for.executors) == (placement.homes, placement.executors)
         return same and slots.are_cached and self._age < BEARABLE
-
-    @cached_property
-    def _is_possible(self) -> bool:
-        return can_stay(self._context) and not is_alone(self._context)
 
 
 def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:

@@ -54,11 +54,14 @@ class Ticker:
 
     def go_on(self, records: int) -> None:
         """An epoch with so many records has ended."""
-        if self._driver.wants_epoch and not (records and self._patience):
+        wanted = self._driver.wants_epoch
+        if wanted and not (records and self._patience):
             self._driver.tick()
-            return
-        self._over = over = threading.Event()
-        threading.Thread(target=self._wait, args=[over], name="godwit-tick", daemon=True).start()
+        elif wanted or self._pinning.is_possible:
+            self._over = over = threading.Event()
+            waiting = threading.Thread(target=self._wait, args=[over], name="godwit-tick")
+            waiting.daemon = True
+            waiting.start()
 
     def _wait(self, over: threading.Event) -> None:
         """Until the next epoch begins, look whether one should be asked for."""
