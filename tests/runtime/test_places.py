@@ -47,6 +47,27 @@ def test_status_tells_how_far_replicas_are(tmp_path: Path) -> None:
     assert [one.epoch for one in other.replicas] == [None]
 
 
+def test_a_handover_that_nobody_asked_for_wants_an_epoch_when_its_target_is_ready(
+    tmp_path: Path,
+) -> None:
+    sim = simulate(tmp_path, workers=3)
+    sim.executors = {"0": "here", "1": "here"}
+    sim.feed(words("a", "b", "c"))
+    sim.executors["2"] = "here"
+    sim.feed([])
+    (handover,) = sim.driver.handovers
+    assert (handover.target, handover.automatic) == ("2", True)
+    assert not sim.driver.can_settle
+    files, generation = sim.driver._journal.files, sim.driver._journal.generation
+    held = {handover.worker: Held(sim.committed)}
+    write_progress(files, generation, Progress("2", 1, sim.committed, held, 0, 0.0))
+    assert sim.driver.can_settle
+    assert not sim.driver.wants_epoch
+    sim.feed([])
+    assert homes(sim.driver)[handover.worker] == "2"
+    assert not sim.driver.can_settle
+
+
 def test_a_worker_that_ran_at_two_places_ran_at_none_of_them(tmp_path: Path) -> None:
     sim = simulate(tmp_path)
     sim.feed(words("a"))
