@@ -24,11 +24,13 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Ask for a migration; the pattern is repeated over the bins that there are.
+    """Ask an operator, by its place, for a migration; the pattern is repeated over the bins that
+    there are.
 
     The deadline is so many batches ahead; one of the past must be refused.
     """
 
+    operator: int
     workers: int
     pattern: tuple[int, ...]
     strategy: Strategy
@@ -43,8 +45,9 @@ class Migrate:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Ask for the end of the newest migration, if there is one."""
+    """Ask for the end of an operator's newest migration, if there is one."""
 
+    operator: int
     rollback: bool
 
 
@@ -52,6 +55,7 @@ class Abort:
 class Schedule:
     """Ask for updates, each (epochs ahead, bin, worker); many of these must be refused."""
 
+    operator: int
     updates: tuple[tuple[int, int, int], ...]
     workers: int | None
 
@@ -61,6 +65,7 @@ class Read:
     """The newest epoch has read updates among its records, each (epochs ahead or None: the next,
     bin, worker); an id may come again."""
 
+    operator: int
     id: str
     updates: tuple[tuple[int | None, int, int], ...]
     workers: int | None
@@ -120,7 +125,7 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
     rows = st.lists(st.sampled_from(workload.records), max_size=6)
     feed = st.builds(Feed, rows.map(tuple))
     restore = st.builds(Restore, st.integers(0, 5))
-    requests = _requests()
+    requests = _requests(st.integers(0, len(workload.before)))
     if workload.operator.delay is not None:
         requests |= st.builds(Finish)
     other = st.one_of(_kills(), requests, restore, RESTARTS)
@@ -143,20 +148,21 @@ def _kills() -> st.SearchStrategy[Kill]:
     return named | anywhere
 
 
-def _requests() -> st.SearchStrategy[Event]:
+def _requests(operators: st.SearchStrategy[int]) -> st.SearchStrategy[Event]:
     patterns = st.lists(WORKERS, min_size=1, max_size=5).map(tuple)
     places = st.sampled_from([0, 1, 3, 63, 64, -1])
     ahead, owners = st.sampled_from([0, 1, 2, 3, -1]), st.sampled_from([0, 1, 2, -1])
     updates = st.lists(st.tuples(ahead, places, owners), max_size=3).map(tuple)
-    schedules = st.builds(Schedule, updates, st.none() | WORKERS)
+    schedules = st.builds(Schedule, operators, updates, st.none() | WORKERS)
     likely = st.tuples(st.sampled_from([None, None, 1, -1]), places, st.sampled_from([1, 0]))
     read = st.lists(likely, min_size=1, max_size=2).map(tuple)
-    reads = st.builds(Read, st.sampled_from("aab"), read, st.sampled_from([None, 2, 3]))
+    reads = st.builds(Read, operators, st.sampled_from("aab"), read, st.sampled_from([None, 2, 3]))
     strategies = st.sampled_from(
         [all_at_once(), fluid(), batched(3), matched(), matched(gap=1), paced("0 ms"), paced()]
     )
     migrations = st.builds(
         Migrate,
+        operators,
         WORKERS,
         patterns,
         strategies,
@@ -164,4 +170,4 @@ def _requests() -> st.SearchStrategy[Event]:
         deadline=st.none() | st.sampled_from([0.0, 1.0, 2.0, -1.0]),
         on_timeout=st.sampled_from(["finish", "rollback"]),
     )
-    return migrations | schedules | reads | st.builds(Abort, st.booleans())
+    return migrations | schedules | reads | st.builds(Abort, operators, st.booleans())

@@ -5,7 +5,7 @@ The model knows batches and requests, but no processes, files or deaths.
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from godwit.errors import RefusedError
 from godwit.log import History
-from godwit.log.layout import CONTROL, TICKS
+from godwit.log.layout import TICKS
 from godwit.model import requests
 from godwit.model.hashing import Hashes
 from godwit.model.routing import Update
@@ -84,16 +84,18 @@ class _Play:
         self._clock = clock
         self._checkpoint = checkpoint
         self._story = story
-        self._name = workload.operator.name
+        operators = [*workload.before, workload.operator]
+        self._names = [operator.name for operator in operators]
+        self._timed = [operator.name for operator in operators if operator.delay is not None]
         self._model = workload.model()
         self._batches: list[tuple[Row, ...]] = []
-        self._routes = Routes(story.workers, story.bins)
+        self._routes = {name: Routes(story.workers, story.bins) for name in self._names}
         self._history = History(checkpoint)
         self._reaper = Reaper()
         self._kill: Kill | None = None
         self._sim = Simulation(
             checkpoint,
-            [*workload.before, workload.operator],
+            operators,
             workload.schema,
             workers=story.workers,
             bins=story.bins,
@@ -108,31 +110,45 @@ class _Play:
                 self._batches.append(rows)
                 self._run(lambda: self._sim.feed(rows))
             case Migrate(deadline=deadline):
-                target, now = event.target(self._routes.now.bins), self._clock.now
-                until = None if deadline is None else now + deadline
+                name = self._names[event.operator]
+                routing, now = self._routes[name].now, self._clock.now
+                target, until = (
+                    event.target(routing.bins),
+                    None if deadline is None else now + deadline,
+                )
                 options: dict[str, Any] = {
                     "strategy": event.strategy,
                     "supersede": event.supersede,
                     "on_timeout": event.on_timeout,
                 }
-                trip = Trip(self._routes.now, target, **options, asked=now, deadline=until)
-                self._ask(trip, lambda: self._sim.migrate(target, deadline=deadline, **options))
-            case Abort(rollback):
+                trip = Trip(routing, target, **options, asked=now, deadline=until)
+                options |= {"deadline": deadline, "operator": name}
+                self._ask(trip, [name], lambda: self._sim.migrate(target, **options))
+            case Abort(rollback=rollback):
+                name = self._names[event.operator]
                 newest = max(self._history.control.ids(), default=0)
-                open = self._sim.driver.course(self._name).migration
+                open = self._sim.driver.course(name).migration
+                id = open.id if open else newest
                 self._ask(
                     Stop(rollback),
-                    lambda: self._sim.abort(open.id if open else newest, rollback=rollback),
+                    [name],
+                    lambda: self._sim.abort(id, rollback=rollback, operator=name),
                 )
             case Schedule():
-                updates = self._updates(event.updates)
-                wish = self._wish(updates, event.workers)
-                self._ask(wish, lambda: self._sim.schedule(updates, event.workers))
+                name = self._names[event.operator]
+                updates = self._updates(name, event.updates)
+                wish = self._wish(name, updates, event.workers)
+                self._ask(
+                    wish,
+                    [name],
+                    lambda: self._sim.schedule(updates, event.workers, operator=name),
+                )
             case Read():
-                if self._routes.begun >= 0:
+                if self._begun >= 0:
                     self._read(event)
             case Finish():
-                self._ask(End(), self._sim.driver.finish)
+                while self._ask(End(), self._timed, self._sim.driver.finish):
+                    pass  # who died of it asks again: an operator may not have been told
             case Restart():
                 self._restart(event)
             case Kill():
@@ -142,41 +158,47 @@ class _Play:
                 if epochs := self._history.epochs():
                     self._restore(epochs[index % len(epochs)])
 
-    def _updates(self, updates: Iterable[tuple[int, int, int]]) -> list[Update]:
+    @property
+    def _begun(self) -> int:
+        return self._routes[self._names[-1]].begun
+
+    def _updates(self, name: str, updates: Iterable[tuple[int, int, int]]) -> list[Update]:
         """Epochs are counted from the next, and bins beyond the first unknown one wrap around."""
-        bins, first = self._routes.now.bins, self._routes.begun + 1
+        bins, first = self._routes[name].now.bins, self._begun + 1
         return [Update(first + a, bin % (bins + 1), worker) for a, bin, worker in updates]
 
     def _wish(
-        self, updates: Iterable[Update], workers: int | None, source: str | None = None
+        self, name: str, updates: Iterable[Update], workers: int | None, source: str | None = None
     ) -> Wish:
-        wish = Wish({}, self._routes.now.bins, workers, source)
+        wish = Wish({}, self._routes[name].now.bins, workers, source)
         for update in updates:
             wish.owners.setdefault(update.epoch, {})[update.bin] = update.worker
         return wish
 
     def _read(self, event: Read) -> None:
         """Updates that come as data: a known id changes nothing, and who asks is not told more."""
-        updates = self._updates((ahead or 0, bin, worker) for ahead, bin, worker in event.updates)
-        wish = self._wish(updates, event.workers, event.id)
+        name = self._names[event.operator]
+        routes = self._routes[name]
+        updates = self._updates(name, ((a or 0, bin, worker) for a, bin, worker in event.updates))
+        wish = self._wish(name, updates, event.workers, event.id)
         next_or_at = [
             (None if ahead is None else update.epoch, update.bin, update.worker)
             for update, (ahead, *_) in zip(updates, event.updates, strict=True)
         ]
-        read = requests.Wish(event.id, self._name, tuple(next_or_at), event.workers)
+        read = requests.Wish(event.id, name, tuple(next_or_at), event.workers)
         before = self._control()["control"]
-        restart = self._dies(lambda: self._sim.driver.wish(self._routes.begun, [read]))
+        restart = self._dies(lambda: self._sim.driver.wish(self._begun, [read]))
         there = self._control()["control"] != before
         if restart is None:
-            possible = not self._routes.is_known(event.id) and self._routes.is_possible(wish)
+            possible = not routes.is_known(event.id) and routes.is_possible(wish)
             assert there == possible
             self.seen["updates read"] += possible
-            self._routes.know(wish)
+            routes.know(wish)
             if there:
-                self._routes.add(wish)
+                routes.add(wish)
         else:
             if there:
-                self._routes.leave(wish)
+                routes.leave(wish)
             self._restart(restart)
             self._run(self._sim.resume)
 
@@ -207,17 +229,19 @@ class _Play:
     def _follow(self) -> None:
         """Let the model begin the epochs whose intents were written."""
         for epoch in self._history.intents():
-            if epoch > self._routes.begun:
+            if epoch > self._begun:
                 intent = self._history.intent(epoch)
                 assert intent is not None
-                self._routes.begin(epoch, self._clock.now, intent.routings[self._name])
+                for name, routes in self._routes.items():
+                    routes.begin(epoch, self._clock.now, intent.routings[name])
 
     def _restart(self, event: Restart) -> None:
         """Start anew; a process that dies of it is started in the same way again."""
         workers, bins = event.workers, event.bins
-        if self._routes.begun < 0:  # nothing is written down yet, so the program says it all
+        if self._begun < 0:  # nothing is written down yet, so the program says it all
             workers, bins = workers or self._story.workers, bins or self._story.bins
-        self._routes.restart(workers, bins)
+        for routes in self._routes.values():
+            routes.restart(workers, bins)
         while self._dies(lambda: self._sim.restart(workers=workers, bins=bins)):
             self.seen["killed in a restart"] += 1
 
@@ -227,12 +251,14 @@ class _Play:
             self.seen["killed in a rollback"] += 1
         self.seen["rolled back"] += 1
         self._history = History(self._checkpoint)  # which remembers what was undone
-        self._routes.restore(epoch)
+        for routes in self._routes.values():
+            routes.restore(epoch)
         self._restart(Restart())
         self._run(self._sim.resume)
 
-    def _ask(self, asked: Asked, request: Callable[[], object]) -> None:
-        """Ask for something: a refused request changes nothing, an accepted one is durable."""
+    def _ask(self, asked: Asked, names: Sequence[str], request: Callable[[], object]) -> bool:
+        """Ask operators for something: a refused request changes nothing, an accepted one is
+        durable. True if the process died of it."""
         before = self._control()
         refused: list[RefusedError] = []
 
@@ -244,25 +270,34 @@ class _Play:
 
         restart = self._dies(ask)
         after = self._control()
-        accepted = after["control"] != before["control"]  # also if the process died just then
-        self.seen["requests accepted"] += accepted
+        new = sorted(after["control"].keys() - before["control"])  # also if the process died
+        accepted = [after["control"][id] for id in new]
+        self.seen["requests accepted"] += len(accepted)
         self.seen["requests refused"] += bool(refused)
         if refused:
-            assert not self._routes.is_possible(asked)
+            assert not any(self._routes[name].is_possible(asked) for name in names)
             assert after == before
         elif restart is None:
-            assert accepted
-        if accepted:
-            assert self._routes.is_possible(asked)
-            self._routes.add(asked)
+            assert accepted == names
+        for name in accepted:
+            assert self._routes[name].is_possible(asked)
+            self._routes[name].add(asked)
         if restart is not None:
             self._restart(restart)
             self._run(self._sim.resume)
+        return restart is not None
 
     def _control(self) -> dict[str, Any]:
-        names = self._history.files.names
-        routing = self._sim.driver.routing(self._name)
-        return {"control": names(CONTROL), "ticks": names(TICKS), "routing": routing}
+        control, driver = self._history.control, self._sim.driver
+        return {
+            "control": {
+                id: request.operator
+                for id in control.ids()
+                if isinstance(request := control.request(id), requests.OfOperator)
+            },
+            "ticks": self._history.files.names(TICKS),
+            "routings": [driver.routing(name) for name in self._names],
+        }
 
     # -- what must hold at the end -------------------------------------------------------------
 
@@ -287,7 +322,7 @@ class _Play:
     def _expected(self) -> Iterator[tuple[list[Row], dict[str, list[Row]]]]:
         """Outputs and state of each epoch."""
         for epoch, rows in enumerate(self._batches):
-            if epoch == self._routes.end:
+            if epoch == self._routes[self._names[-1]].end:
                 assert isinstance(self._model, Finite)
                 self._model.finish()
                 self.seen["ends of a stream"] += 1
@@ -297,8 +332,8 @@ class _Play:
     def _check_epoch(self, epoch: int, tables: dict[str, list[Row]]) -> None:
         intent = self._history.intent(epoch)
         assert intent is not None
-        routing = intent.routings[self._name]
-        assert routing == self._routes.of(epoch)
+        routing = intent.routings[self._names[-1]]
+        assert dict(intent.routings) == {name: one.of(epoch) for name, one in self._routes.items()}
         for table, expected in tables.items():
             rows = self._sim.state(table, epoch)
             assert tabulate(rows) == expected

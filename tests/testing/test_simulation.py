@@ -9,7 +9,7 @@ from godwit import faults
 from godwit.errors import CheckpointError, ConfigError, RefusedError
 from godwit.log import History
 from godwit.model.routing import Routing, Update
-from godwit.operators import Form, List, StateMachine, Value
+from godwit.operators import Aggregate, Form, List, StateMachine, Value, functions
 from godwit.strategies import all_at_once
 from godwit.testing import Simulation
 from tests.runtime.death import death_at
@@ -73,6 +73,34 @@ def test_bins_move_between_epochs(tmp_path: Path) -> None:
     assert counts(sim) == {"a": 3, "b": 2, "c": 2}
     with pytest.raises(RefusedError):
         sim.schedule([Update(2, 0, 0)])
+
+
+def test_what_is_asked_of_an_operator_is_asked_of_the_last_unless_another_is_named(
+    tmp_path: Path,
+) -> None:
+    sums = Aggregate.of("sums", "word", {"total": functions.sum("n")}, WORDS)
+    counted = Aggregate.of("counts", "word", {"times": functions.count()}, sums.output)
+    sim = Simulation(tmp_path, [sums, counted], WORDS, workers=1, bins=16)
+    sim.feed(words("a", "b", "c", "d"))
+
+    def workers(operator: str) -> set[int]:
+        return {row["_worker"] for row in sim.state(operator=operator)}
+
+    sim.migrate(Routing.even(16, 4), strategy=all_at_once(), operator="sums")
+    sim.feed(words("a"))
+    assert len(workers("sums")) > 1
+    assert workers("counts") == {0}
+    sim.schedule([Update(2, bin, 1) for bin in range(16)], workers=2, operator="sums")
+    sim.migrate(Routing.even(16, 2), strategy=all_at_once())
+    sim.feed(words("a"))
+    assert (workers("sums"), workers("counts")) == ({1}, {0, 1})
+    migration = sim.migrate(Routing.even(16, 4), operator="sums")
+    with pytest.raises(RefusedError):
+        sim.abort(migration)
+    sim.abort(migration, operator="sums")
+    sim.feed(words("a"))
+    assert sim.driver.routing("sums").workers == 2
+    assert {row["word"]: row["times"] for row in sim.state()} == {"a": 4, "b": 1, "c": 1, "d": 1}
 
 
 def test_any_retained_epoch_can_be_read(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ Row = dict[str, Any]
 
 class Simulation:
     """One operator, or one behind the other, over a replayable list of batches, run as Structured
-    Streaming would run them. What is asked of an operator is asked of the last.
+    Streaming would run them. What is asked of an operator is asked of the last, unless another is
+    named.
 
     A process death is an exception from `godwit.faults.handler`; `restart` then opens the
     checkpoint again, and `resume` replays the epoch that was not committed with the same batch.
@@ -121,17 +122,23 @@ class Simulation:
             self._committed = epoch
             faults.reach("commit", "after", epoch)
 
-    def migrate(self, target: Routing, **options: Any) -> int:
+    def migrate(self, target: Routing, *, operator: str | None = None, **options: Any) -> int:
         """Start a migration to `target`; returns its id."""
-        return self.driver.migrate(self._operator.name, target, **options).id
+        return self.driver.migrate(operator or self._operator.name, target, **options).id
 
-    def abort(self, migration: int, *, rollback: bool = False) -> None:
+    def abort(self, migration: int, *, rollback: bool = False, operator: str | None = None) -> None:
         """End an open migration, or move its bins back."""
-        self.driver.abort(self._operator.name, migration, rollback=rollback)
+        self.driver.abort(operator or self._operator.name, migration, rollback=rollback)
 
-    def schedule(self, updates: Iterable[Update], workers: int | None = None) -> None:
+    def schedule(
+        self,
+        updates: Iterable[Update],
+        workers: int | None = None,
+        *,
+        operator: str | None = None,
+    ) -> None:
         """Send bins to other workers in epochs to come."""
-        self.driver.schedule(self._operator.name, updates, workers)
+        self.driver.schedule(operator or self._operator.name, updates, workers)
 
     def finish(self) -> None:
         """End the stream: an epoch without records, in which all timers fire."""
@@ -150,9 +157,12 @@ class Simulation:
         """All rows that reached the sink, in the order of their epochs."""
         return [row for epoch in sorted(self.sink) for row in self.sink[epoch]]
 
-    def state(self, table: str | None = None, epoch: int | None = None) -> list[Row]:
+    def state(
+        self, table: str | None = None, epoch: int | None = None, *, operator: str | None = None
+    ) -> list[Row]:
         """The rows of a state table as of a retained epoch, by default the newest published."""
-        snapshot = Snapshot.open(self._checkpoint, self._operator.name, table=table, epoch=epoch)
+        name = operator or self._operator.name
+        snapshot = Snapshot.open(self._checkpoint, name, table=table, epoch=epoch)
         return [row for rows in snapshot.read() for row in rows.to_pylist()]
 
     def _run(self, epoch: int) -> None:
