@@ -17,6 +17,7 @@ from godwit.workloads.executors import processes
 
 KEYS = 5000
 ROWS = 2000  # an epoch
+KNOWN = 300_000  # keys that have a count when the query starts, each another one
 BINS = 16
 TARGET = gw.Routing.even(BINS, 4)  # bins cross between the executors
 CONF: dict[str, Any] = {
@@ -38,6 +39,7 @@ def main(home: Path, java: str) -> None:
     query.await_epoch((query.epoch or 0) + 2)
     (home / "killed").write_text(str(query.epoch))
     os.kill(min(processes(spark.sparkContext).values()), signal.SIGKILL)
+    assert_open(there)
     assert there.wait() == "done"
     query.await_epoch((query.epoch or 0) + 2)
     assert query.migrate(2, strategy="paced").wait() == "done"
@@ -54,8 +56,22 @@ def start(spark: SparkSession, home: Path, workers: int = 2, replicas: int = 0) 
         gw.stream(rows.selectExpr(f"value % {KEYS} AS k"))
         .aggregate("counts", key="k", n=gw.count())
         .to(gw.files(home / "output"))
-        .start(home / "checkpoint", workers=workers, bins=BINS, replicas=replicas, retention=1000)
+        .start(
+            home / "checkpoint",
+            workers=workers,
+            bins=BINS,
+            initial={"counts": spark.range(KNOWN).selectExpr("id AS k", "id AS n")},
+            replicas=replicas,
+            retention=1000,
+        )
     )
+
+
+def assert_open(migration: gw.Migration) -> None:
+    """After something has happened: then the migration was open when it did."""
+    progress = migration.progress
+    assert progress.outcome == "open", progress
+    assert progress.arrived < progress.bins, progress
 
 
 if __name__ == "__main__":

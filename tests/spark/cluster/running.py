@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from godwit.log.history import History
 from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.verify import verify
-from tests.spark.cluster.application import KEYS, ROWS
+from tests.spark.cluster.application import KEYS, KNOWN, ROWS
 
 
 def once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]) -> Path:
@@ -62,14 +63,31 @@ def run(module: str, home: Path, java: str, code: int = 0) -> None:
 def check(home: Path) -> None:
     """Nothing is lost and nothing counted twice, in state and in the sink."""
     assert verify(home / "checkpoint").findings == []
-    state = Snapshot.open(home / "checkpoint", "counts")
-    counts = {row["k"]: row["n"] for rows in state.read() for row in rows.to_pylist()}
-    total = ROWS * (History(home / "checkpoint").epochs()[-1] + 1)
-    assert counts == Counter(value % KEYS for value in range(total))
-    delivered = Counter[int]()
-    for rows in map(pq.read_table, (home / "output").rglob("*.parquet")):
-        delivered.update(rows.column("k").to_pylist())
-    assert delivered == counts
+    last = History(home / "checkpoint").epochs()[-1]
+    check_state(home, last)
+    files = (home / "output").rglob("*.parquet")
+    delivered = Counter(
+        pair for rows in map(pq.read_table, files) for pair in pairs(rows, "k", "n")
+    )
+    assert delivered == {(k, k + i + 1): 1 for k, count in seen(last).items() for i in range(count)}
+
+
+def check_state(home: Path, epoch: int) -> None:
+    """The state of an epoch is that of an undisturbed run."""
+    state = Snapshot.open(home / "checkpoint", "counts", epoch=epoch)
+    counts = Counter(pair for rows in state.read() for pair in pairs(rows, "k", "n"))
+    times = seen(epoch)
+    assert counts == {(k, k + times[k]): 1 for k in range(KNOWN)}
+
+
+def seen(epoch: int) -> Counter[int]:
+    """How often each key has come up to an epoch."""
+    return Counter(value % KEYS for value in range(ROWS * (epoch + 1)))
+
+
+def pairs(rows: pa.Table, one: str, other: str) -> Iterator[tuple[int, int]]:
+    """What two columns have."""
+    return zip(rows.column(one).to_pylist(), rows.column(other).to_pylist(), strict=True)
 
 
 def places(home: Path, epoch: int) -> dict[int, str]:
