@@ -7,45 +7,67 @@ from pathlib import Path
 import pytest
 
 from godwit.log.history import History
+from godwit.log.intent import Intent
 from godwit.model.requests import Migrate
 from tests.spark.kills import timed
 from tests.spark.kills.conftest import Launch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-KILLS = (("receipts", "before"), ("sink", "before"))
-STRATEGIES = ("fluid", "matched")  # each asked for before the start that makes a kill good
+FILES = 8
 
 
 def test_kills_while_notices_wait_and_bins_move(launch: Launch, tmp_path: Path) -> None:
-    files = 2 * len(KILLS) + 2
     source = timed.feed(tmp_path)
-    for number in range(files):
+    for number in range(FILES):
         source.add(timed.batch(number))
-    for number, (point, side) in enumerate(KILLS):
-        epoch = 2 * number + 2
-        with launch(tmp_path) as application:
-            struck = application.arm(f"{point}-{side}-{epoch}", signal.SIGKILL, -application.pid)
-            application.start(timed=True, workers=2 if number == 0 else None)
-            assert application.wait() == -signal.SIGKILL
-            assert struck.exists()
-        ask_to_move(tmp_path, STRATEGIES[number], workers=3 - number % 2)
+    with launch(tmp_path) as application:
+        application.arm("receipts-before-1", signal.SIGKILL, -application.pid)
+        application.start(timed=True, workers=2)
+        assert application.wait() == -signal.SIGKILL
+    ask_to_move(tmp_path, "fluid", workers=4)
+    with launch(tmp_path) as application:
+        application.arm("sink-before-3", signal.SIGKILL, -application.pid)
+        application.start(timed=True)
+        assert application.wait() == -signal.SIGKILL
+    assert_open(tmp_path, 3)
+    with launch(tmp_path) as application:
+        application.arm("commit-before-4", signal.SIGSTOP, -application.pid)
+        application.start(timed=True)
+        application.wait_until_stopped()
+        # Of a query that runs: one that starts has fetched nothing, so all bins would move at once.
+        ask_to_move(tmp_path, "paced:0ms", workers=2)
+        application.arm("receipts-before-5", signal.SIGKILL, -application.pid)
+        application.signal(signal.SIGCONT)
+        assert application.wait() == -signal.SIGKILL
+    assert_open(tmp_path, 5)
     with launch(tmp_path) as application:
         application.start(timed=True)
         assert application.wait() == 0
     history = History(tmp_path / "checkpoint")
     intents = [intent for epoch in history.intents() if (intent := history.intent(epoch))]
     routings = {tuple(intent.routings["pairs"].owners.tolist()) for intent in intents}
-    assert len(routings) > len(KILLS)
-    timed.check(tmp_path, files)
+    assert len(routings) > 3
+    timed.check(tmp_path, FILES)
+
+
+def assert_open(home: Path, epoch: int) -> None:
+    """The newest epoch that has begun is this one, and in the midst of a migration."""
+    intent = newest_intent(home)
+    assert intent.epoch == epoch
+    assert intent.migrations["pairs"]["open"]
+
+
+def newest_intent(home: Path) -> Intent:
+    history = History(home / "checkpoint")
+    intent = history.intent(max(history.intents()))
+    assert intent is not None
+    return intent
 
 
 def ask_to_move(home: Path, strategy: str, workers: int) -> None:
     """Ask for a migration; the query answers when it runs again."""
-    history = History(home / "checkpoint")
-    intent = history.intent(max(history.intents()))
-    assert intent is not None
-    ((operator, routing),) = intent.routings.items()
+    ((operator, routing),) = newest_intent(home).routings.items()
     target = routing.spread(workers)
     request = Migrate(0, operator, routing, target, strategy, time.time(), supersede=True)
-    history.control.add(request)
+    History(home / "checkpoint").control.add(request)
