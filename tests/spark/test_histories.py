@@ -41,7 +41,6 @@ from tests.spark.feed import Feed
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-HISTORIES = 24
 WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED)
 FEW_BINS = 8
 IN_TASKS = ("delta", "outputs")
@@ -61,7 +60,8 @@ class Episode:
 
     workers: int | None
     bins: int | None
-    owners: tuple[int, ...] | None  # asked for before the batches; repeated over all bins
+    # Asked for before the batches; repeated over all bins, and for each operator from another on.
+    owners: tuple[int, ...] | None
     strategy: str
     kill: Kill | None
     batches: tuple[tuple[Row, ...], ...]
@@ -74,8 +74,8 @@ class Story:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Story:
-    workload = draw(st.sampled_from(WORKLOADS))
+def stories(draw: st.DrawFn, workloads: Sequence[Workload]) -> Story:
+    workload = draw(st.sampled_from(workloads))
     rows = st.lists(st.sampled_from(workload.records), min_size=1, max_size=12).map(tuple)
     episodes = st.builds(
         Episode,
@@ -127,9 +127,10 @@ class Play:
         self._died = False
         try:
             if episode.owners:
-                for operator in (*self._workload.before, self._workload.operator):
+                operators = (*self._workload.before, self._workload.operator)
+                for place, operator in enumerate(operators):
                     bins = query.routing(operator.name).bins
-                    owners = np.resize(np.array(episode.owners, np.int32), bins)
+                    owners = np.resize(np.roll(np.array(episode.owners, np.int32), place), bins)
                     target = Routing(owners, max(episode.owners) + 1)
                     query.migrate(target, operator.name, strategy=episode.strategy, supersede=True)
             with self._death(episode.kill, (query.epoch if query.epoch is not None else -1) + 1):
@@ -191,15 +192,20 @@ class Play:
         assert verify(self._checkpoint).findings == []
 
 
+@pytest.mark.parametrize(("workloads", "histories"), [(WORKLOADS, 20), ((CHAINED,), 5)])
 def test_histories(
-    spark: SparkSession, armed: Path, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession,
+    armed: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    workloads: Sequence[Workload],
+    histories: int,
 ) -> None:
     @settings(
-        max_examples=HISTORIES,
+        max_examples=histories,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(stories())
+    @given(stories(workloads))
     def comes_out_right(story: Story) -> None:
         home = tmp_path_factory.mktemp("history")
         for fault in armed.iterdir():

@@ -2,8 +2,8 @@
 
 It counts by key, three workers with a replica each. What happened is left in HOME/events.json: by
 name, the epoch before it, the placement of that, the epoch in which the query had got over it, and
-what there is to say of it. In the end it kills itself, while a handover is open; started again, it
-goes on for some epochs.
+what there is to say of it; HOME/seed decides what is random. In the end it kills itself, while a
+handover is open; started again, it goes on for some epochs.
 """
 
 import json
