@@ -198,7 +198,7 @@ class Recorder:
         self.report.epochs.append(epoch)
         self.has_begun.set()
         if epoch.last > epoch.first:
-            worst = self.report.latencies(epoch).max() / SECOND
+            worst = self.report.latencies(self.report.answered()[-1]).max() / SECOND
             self._say(
                 f"{delivered:.1f} s: epoch {number}, {epoch.last:,} of {self._events:,} events, "
                 f"latency {worst:.2f} s"
