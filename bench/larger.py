@@ -27,7 +27,7 @@ from godwit.state.tree import Tree
 from godwit.workloads.memory import sampled
 
 GROUPS = Path("/sys/fs/cgroup/memory")
-LIMIT = 1500 << 20
+LIMIT = 2000 << 20
 HEAP = "500m"
 OPERATOR = "texts"
 TEXT = "repeat(lpad(hex(xxhash64({})), 16, '0'), 256)"  # 4,096 characters
@@ -36,7 +36,7 @@ MIB = 1 << 20
 
 
 def run(bench: Bench) -> None:
-    keys = bench.pick(1_200_000, 100_000)
+    keys = bench.pick(1_650_000, 100_000)
     again = keys // 10
     with limited(LIMIT) as group:
         found = _apart(group, bench.directory / "checkpoint", keys, again)

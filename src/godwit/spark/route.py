@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from godwit.model.routing import Routing
-from godwit.spark.slots import SLOT, Slots
+from godwit.spark.slots import Slots
 from godwit.state.table import HASH
 
 # A name of this module, so that a test can make hashes collide.
@@ -71,7 +71,7 @@ def route(
     if slots is None:
         return df.repartitionById(routing.workers, destination)
     never_null = sf.coalesce(destination, sf.lit(slots.keys[0]))  # or the join would look for nulls
-    return slots.pin(df.withColumn(SLOT, never_null))
+    return slots.pin(df, never_null)
 
 
 def ordered(df: DataFrame, key: Sequence[str], time: str | None = None) -> DataFrame:

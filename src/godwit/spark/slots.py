@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from godwit.model.placement import Placement
 from godwit.runtime.executor import executor_id
@@ -35,8 +35,8 @@ log = logging.getLogger("godwit")
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of a query: partition i is at executor `places[i]`, and gets the rows whose column
-    `_slot` is `keys[i]`. `of_worker` is the partition of each worker."""
+    """The slots of a query: partition i is at executor `places[i]`, and gets the rows with the key
+    `keys[i]`. `of_worker` is the partition of each worker."""
 
     anchor: DataFrame
     keys: Sequence[int]
@@ -70,10 +70,13 @@ class Slots:
             and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
         )
 
-    def pin(self, rows: DataFrame) -> DataFrame:
-        """Rows that have their slot's key in the column `_slot`, brought to the slot."""
-        parts = rows.repartition(len(self.keys), SLOT)
-        return parts.join(self.anchor.hint("shuffle_hash"), SLOT, "left_semi").drop(SLOT)
+    def pin(self, rows: DataFrame, key: Column) -> DataFrame:
+        """Rows brought to the slots whose keys an expression gives.
+
+        It is computed on both sides of the shuffle: that takes less than to carry it along.
+        """
+        parts = rows.repartition(len(self.keys), key)
+        return parts.join(self.anchor.hint("shuffle_hash"), key == self.anchor[SLOT], "left_semi")
 
 
 class Pinning:
