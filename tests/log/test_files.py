@@ -73,13 +73,15 @@ def test_mounted_network_filesystems_are_refused_by_name(
         f"/dev/sda1 / ext4 rw 0 0\nserver:/a {tmp_path}/shared nfs4 rw 0 0\n"
         f"bucket {tmp_path}/my\\040bucket fuse.s3fs rw 0 0\n"
         f"/dev/sdb {tmp_path}/shared/disk xfs rw 0 0\n"
+        f"overlay {tmp_path}/rootless fuse.fuse-overlayfs rw 0 0\n"
     )
     monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
     for place, kind in (("shared/a", "nfs4"), ("my bucket", "fuse.s3fs")):
         with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
-            Location.parse(tmp_path / place)
-    for place in ("own", "shared/disk/a"):
-        assert Location.parse(tmp_path / place).path == tmp_path / place
+            Location.to_write(tmp_path / place)
+        assert Location.parse(tmp_path / place).path == tmp_path / place  # to look at it
+    for place in ("own", "shared/disk/a", "rootless"):
+        assert Location.to_write(tmp_path / place).path == tmp_path / place
 
 
 def test_the_second_create_fails_and_changes_nothing(tmp_path: Path) -> None:

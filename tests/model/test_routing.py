@@ -79,16 +79,6 @@ def test_fewer_bins_follow_their_first_part(routing: Routing, fewer: int) -> Non
     assert coarser.owners.tolist() == [routing.owners[bin * width] for bin in range(bins)]
 
 
-@given(routings(), WORKERS)
-def test_another_number_of_workers_spreads_evenly(routing: Routing, workers: int) -> None:
-    changed = routing.with_workers(workers)
-    assert changed.workers == workers
-    if workers == routing.workers:
-        assert changed == routing
-    else:
-        assert changed == Routing.even(routing.bins, workers)
-
-
 @given(routings())
 def test_json_round_trip(routing: Routing) -> None:
     again = Routing.from_json(json.loads(json.dumps(routing.to_json())))

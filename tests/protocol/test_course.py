@@ -137,6 +137,19 @@ def test_a_restart_overrules_a_migration_that_leads_to_other_workers_than_it_nam
     assert ends(course) == [(7, Phase.OVERRULED, 5)]
 
 
+def test_a_restart_keeps_a_schedule_that_leads_to_the_workers_that_it_names() -> None:
+    three = replace(schedule(9), workers=3)
+    course = IDLE.take(three)
+    assert course.restart(3, None) == course
+    assert course.restart(2, None) == replace(IDLE, scheduled=())
+
+
+def test_a_restart_that_overrules_a_migration_without_a_step_leaves_the_bins_alone() -> None:
+    uneven = Routing(TWO.owners[::-1].copy(), 2)
+    course = Course("counts", 4, uneven).take(migrate(origin=uneven)).restart(2, None)
+    assert (course.is_open, course.routing) == (False, uneven)
+
+
 def test_only_the_newest_of_the_past_is_remembered() -> None:
     course = IDLE
     for id in range(PAST + 5):

@@ -177,6 +177,16 @@ def test_a_drain_that_cannot_be_is_given_up() -> None:
     assert homes(placing) == ("0", "1", "2")
 
 
+def test_a_drain_whose_worker_stays_is_given_up() -> None:
+    placing = placed().drain("2").begin(seen(1))
+    target = placing.handovers[0].target
+    for epoch in range(2, PATIENCE + 6):
+        placing = placing.begin(seen(epoch, held={(target, 2): epoch - 1}))
+        placing = placing.published(epoch, {0: "0", 1: "1", 2: "2"})
+    assert first(placing).stage is FAILED
+    assert not placing.drained
+
+
 def test_what_was_given_up_is_not_tried_again_before_something_comes_or_goes() -> None:
     placing = placed().begin(seen(1, "01", held={("1", 2): 0})).begin(seen(2, "013"))
     assert [handover.target for handover in placing.handovers] == ["3"]

@@ -195,12 +195,14 @@ class Routes:
                 self.add(one)
         routing, trip = decided.routing, self._plan.trip
         goal = routing if trip is None else trip.origin if trip.back else trip.target
-        if bins in (None, routing.bins) and workers in (None, goal.workers):
+        to_come = [goal.workers, *(wish.workers for wish in self._plan.wishes if wish.workers)][-1]
+        if bins in (None, routing.bins) and workers in (None, to_come):
             return
         if bins is not None:
             first_parts = np.arange(bins) * routing.bins // bins
             routing = Routing(routing.owners[first_parts], routing.workers)
-        if workers is not None and (trip or workers != routing.workers):
+        has_moved = trip is not None and trip.origin != decided.routing
+        if workers is not None and (has_moved or workers != routing.workers):
             routing = Routing.even(routing.bins, workers)
         self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
         self._plans[self.begun] = replace(decided, wishes=())

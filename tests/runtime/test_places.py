@@ -68,6 +68,17 @@ def test_a_handover_that_nobody_asked_for_wants_an_epoch_when_its_target_is_read
     assert not sim.driver.can_settle
 
 
+def test_an_epoch_that_lost_an_executor_wants_another_that_says_so(tmp_path: Path) -> None:
+    driver = drive(tmp_path, workers=2, bins=16, replicas=1)
+    intent = begin(driver, 0)
+    assert not driver.can_settle
+    driver.place(intent, {"1": "here", "2": "there"})
+    driver.commit(intent, idle(driver, intent))
+    assert driver.can_settle  # keepers and people read the intent, which names executor 0
+    begin(driver, 1)
+    assert not driver.can_settle
+
+
 def test_a_worker_that_ran_at_two_places_ran_at_none_of_them(tmp_path: Path) -> None:
     sim = simulate(tmp_path)
     sim.feed(words("a"))

@@ -421,6 +421,15 @@ def test_what_has_arrived_is_remembered(tmp_path: Path) -> None:
     assert ended.arrived == 1
 
 
+def test_a_migration_that_is_asked_for_before_the_first_epoch_survives_a_restart(
+    tmp_path: Path,
+) -> None:
+    id = drive(tmp_path, workers=2, bins=4).migrate("counts", THREE, strategy=all_at_once()).id
+    driver = drive(tmp_path, workers=2, bins=4)
+    publish(driver, 0)
+    assert (driver.routing("counts"), driver.outcome(id)) == (THREE, "done")
+
+
 def test_a_number_of_workers_counts_until_the_program_names_another(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     driver.migrate("counts", THREE, strategy=all_at_once())

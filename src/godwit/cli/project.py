@@ -108,10 +108,13 @@ class Asked:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / ASKED, json.dumps(asdict(self), indent=1) + "\n")
 
-    def check(self, directory: Path) -> None:
-        """Refuse a directory in which something else was begun."""
+    def check(self, directory: Path, learned: bool) -> None:
+        """Refuse a directory in which something else was begun; a chain that is `learned` from the
+        history of the query moves on, as the load does."""
         file = directory / ASKED
         now = json.loads(json.dumps(asdict(self)))
+        if learned:
+            del now["chain"]
         try:
             before = json.loads(file.read_text())
             told = [f"{name} {_told(before[name])}" for name in now if before[name] != now[name]]
@@ -142,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     operator = Overview.of(path).operator(arguments.operator)
     asked = Asked.of(arguments, operator)
     if (out / "problem.json").exists():
-        asked.check(out)
+        asked.check(out, learned=arguments.series is None)
         problem = _begun(out)
         note(f"{out}: goes on with what was begun")
     else:

@@ -21,7 +21,9 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.DOTALL)
 _NUMBERED = re.compile(r"(0|-?[1-9][0-9]*)\.json")
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
 _MOUNTS = Path("/proc/self/mounts")
-_REMOTE = re.compile(r"(nfs|cifs|smb|afs|ceph|gluster|lustre|beegfs|gpfs|fuse\.).*")
+_REMOTE = re.compile(
+    r"(nfs|cifs|smb|afs|ceph|gluster|lustre|beegfs|gpfs).*|fuse(\.(?!fuse-overlayfs).*)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,15 @@ atomic and durable, which local filesystems have
             raise ConfigError(
                 f"{text}: holds '{wild[0]}', which Spark takes for a pattern; use another path"
             )
-        if _REMOTE.fullmatch(kind := _mounted(path)):
-            raise _unfit(text, kind)
         return cls(path)
+
+    @classmethod
+    def to_write(cls, text: str | os.PathLike[str]) -> Self:
+        """The same for who writes there: a mounted network filesystem is refused, too."""
+        location = cls.parse(text)
+        if _REMOTE.fullmatch(kind := _mounted(location.path)):
+            raise _unfit(os.fspath(text), kind)
+        return location
 
 
 def _path_of(text: str) -> Path:
@@ -78,11 +86,11 @@ def _mounted(path: Path) -> str:
     """The kind of filesystem that a path is on; empty where the system does not tell."""
     if not _MOUNTS.exists():
         return ""
+    real = path.resolve()  # which also mounts what is mounted when it is used
     kinds = {}
     for line in _MOUNTS.read_text().splitlines():
         _, point, kind, *_ = line.split(" ")
         kinds[re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), point)] = kind
-    real = path.resolve()
     return next((kinds[str(one)] for one in (real, *real.parents) if str(one) in kinds), "")
 
 

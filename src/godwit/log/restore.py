@@ -20,7 +20,7 @@ def restore(checkpoint: str | Path, epoch: int, *, durable: bool = True) -> Mani
     When interrupted, restore again: until then the two logs disagree and no query starts on them,
     or nothing but Spark's newest commit has moved.
     """
-    root = Location.parse(checkpoint).path
+    root = Location.to_write(checkpoint).path
     _check(History.inspect(root), epoch)
     journal = Journal.open(root, durable)
     manifest = _check(journal, epoch)

@@ -177,10 +177,6 @@ class Routing:
         owners[bins] = target.owners[bins]
         return Routing(owners, max(target.workers, int(owners.max()) + 1))
 
-    def with_workers(self, workers: int) -> "Routing":
-        """This routing over another number of workers, spread evenly if it has to change."""
-        return self if workers == self.workers else Routing.even(self.bins, workers)
-
     def with_bins(self, bins: int) -> "Routing":
         """The same hash ranges at the same workers; a merged bin follows its first part."""
         check_bins(bins)

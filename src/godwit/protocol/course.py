@@ -81,16 +81,24 @@ class Course:
         """The query starts again. Other bins, or a number of workers that nothing open leads to,
         overrule all requests; without one of them, what is there stays as it is."""
         bins = bins or self.routing.bins
-        wanted = (self.migration.goal if self.migration else self.routing).workers
-        if bins == self.routing.bins and workers in (None, wanted):
+        if bins == self.routing.bins and workers in (None, self._workers_to_come):
             return self
         routing = self.routing.with_bins(bins)
-        if workers is not None and (self.migration or workers != routing.workers):
+        has_moved = self.migration is not None and self.migration.origin != self.routing
+        if workers is not None and (has_moved or workers != routing.workers):
             routing = Routing.even(bins, workers)
         overruled = (
             self if self.migration is None else self._with(self.migration.overrule(self.begun))
         )
         return replace(overruled, routing=routing, scheduled=())
+
+    @property
+    def _workers_to_come(self) -> int:
+        """How many there are when all that is open has taken effect."""
+        if self.migration is not None:
+            return self.migration.goal.workers
+        named = [request.workers for request in self.scheduled if request.workers is not None]
+        return [self.routing.workers, *named][-1]
 
     def _with(self, migration: Migration) -> Self:
         """With the migration after an event: still open, or with those of the past."""

@@ -143,7 +143,8 @@ class Placing:
             raise RefusedError(f"worker {worker} is on executor {target} already")
         if target in self.drained:
             raise RefusedError(f"executor {target} is drained: it gets no workers")
-        return replace(self._superseded(worker), settling=False)._opened(worker, target)
+        placing = replace(self._superseded(worker), settling=False)
+        return placing._opened(worker, target, placement.homes[worker])
 
     def drain(self, executor: str) -> Self:
         """Let an executor have neither workers nor replicas, as soon as others have them."""
@@ -168,6 +169,7 @@ class Placing:
         same = known and (len(known.slots), {*known.executors}) == (seen.workers, {*seen.executors})
         settling = self.settling or not same
         placing = replace(self, drained=drained, settling=settling)._advanced(seen, homes)
+        placing = replace(placing, settling=placing.settling or not same)
         for worker in range(seen.workers):
             if worker not in homes:
                 homes[worker] = placing._refuge(seen, worker, homes)
@@ -258,9 +260,7 @@ class Placing:
                 else f"Spark does not run it on executor {handover.target} (spark.locality.wait)"
             )
         )
-        homes = self.placement.homes if self.placement else ()
-        drained = self.drained - {*homes[handover.worker :][:1]}
-        return replace(placing, drained=drained, settling=False)
+        return replace(placing, drained=self.drained - {handover.origin}, settling=False)
 
     def _flees(self, seen: Seen, handover: Handover, homes: Mapping[int, str]) -> bool:
         """Has the worker lost its executor, and is the target the best refuge?"""
@@ -297,7 +297,7 @@ class Placing:
                 goals[worker] = min(
                     targets, key=lambda one: (count[one], not seen.is_fresh(one, worker), one)
                 )
-                placing = placing._opened(worker, goals[worker], automatic=True)
+                placing = placing._opened(worker, goals[worker], home, automatic=True)
         open_ones = any(h.automatic for h in placing.handovers)
         return replace(placing, settling=self.settling and open_ones)
 
@@ -365,9 +365,7 @@ class Placing:
         known = next((h for h in self.handovers if h.worker == worker), None)
         return self if known is None else self._closed(known.failed("superseded"))
 
-    def _opened(self, worker: int, target: str, *, automatic: bool = False) -> Self:
-        homes = self.placement.homes[worker:] if self.placement else ()
-        origin = next(iter(homes), "")  # a new worker has none
+    def _opened(self, worker: int, target: str, origin: str, *, automatic: bool = False) -> Self:
         handover = Handover(self._last + 1, worker, target, automatic=automatic, origin=origin)
         return replace(self, handovers=(*self.handovers, handover), _last=handover.id)
 

@@ -84,9 +84,10 @@ class Driver(Control):
         placed = Places(self.root, journal.generation, replicas)
         first = Routing.even(bins or 4096, workers or default_workers)
         courses = Courses(journal, named, first, self._begun, placed)
-        # A number of workers that a program names counts until it names another one: in between,
-        # migrations have the last word.
-        courses.restart(None if begun and workers == begun.given else workers, bins)
+        if begun is not None:
+            # A number of workers that a program names counts until it names another one: in
+            # between, migrations have the last word.
+            courses.restart(None if workers == begun.given else workers, bins)
         super().__init__(
             named,
             journal,
@@ -96,6 +97,7 @@ class Driver(Control):
             _load_trees(named, last),
         )
         self._time = self._load_time()
+        self._placed_anew = False  # otherwise than the newest intent says
         self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch of this process
         self._seconds: dict[str, deque[float]] = {  # of the slowest worker in the last epochs
             name: deque(maxlen=RECENT) for name in self.operators
@@ -166,6 +168,7 @@ class Driver(Control):
                     placement=self._places.placing.to_json(),
                 )
             )
+            self._placed_anew = intent.placement != self._places.placing.to_json()
             if epoch > self._begun:  # a replay was decided before
                 self._begun = epoch
                 self._courses.decided(decision)
@@ -176,6 +179,7 @@ class Driver(Control):
         held = self._places.progress()
         with self._changed:
             self._place(intent.epoch, intent.routings, executors, held)
+            self._placed_anew = True
 
     def _place(
         self,
@@ -263,8 +267,13 @@ class Driver(Control):
 
     @property
     def can_settle(self) -> bool:
-        """Would an epoch bring a handover further, also one that nobody asked for?"""
-        if self._unhurried or not self.handovers:
+        """Would an epoch bring a handover further, also one that nobody asked for, or tell keepers
+        and people where workers went when an executor was lost in the last one?"""
+        if self._unhurried:
+            return False
+        if self._placed_anew:
+            return True
+        if not self.handovers:
             return False
         held = self._places.progress()
         with self._changed:

@@ -201,11 +201,11 @@ class _Attempt:
 
     def _write(self, spec: TableSpec, kind: Kind, parts: Iterable[pa.Table]) -> list[WrittenFile]:
         directory = f"state/{self.work.operator.name}/{spec.name}"
-        files = []
-        for number, part in enumerate(parts):
+        files: list[WrittenFile] = []
+        for part in parts:
             written = state_file.write(
                 self.root,
-                f"{directory}/{self._stem(kind)}-{number}.arrow",
+                f"{directory}/{self._stem(kind)}-{len(files)}.arrow",
                 spec,
                 part,
                 operator=self.work.operator.name,
@@ -216,6 +216,7 @@ class _Attempt:
             )
             self.files.add(written.ref)
             files.append(written)
+            del part  # while the next one is made
         if files and self.work.durable:
             state_file.sync_directory(self.root / directory)
         return files

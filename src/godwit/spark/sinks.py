@@ -56,7 +56,7 @@ def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any)
     epoch in which the operators gave nothing has no directory. `options` are those of Spark's
     writer for the format.
     """
-    return Files(Location.parse(path).path, format, options)
+    return Files(Location.to_write(path).path, format, options)
 
 
 def table(name: str) -> "Table":

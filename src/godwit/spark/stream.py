@@ -308,7 +308,7 @@ class Job:
         if control is not None:
             source = with_control(source, control)
         spark = source.sparkSession
-        path = Location.parse(checkpoint).path
+        path = Location.to_write(checkpoint).path
         operators = [step for step in self.stream.steps if isinstance(step, Operator)]
         given = tables_of(initial or {}, operators)
         copies = check(spark.sparkContext, replicas)

@@ -65,8 +65,8 @@ class Ticker:
 
     def _wait(self, over: threading.Event) -> None:
         """Until the next epoch begins, look whether one should be asked for."""
-        with suppress(Exception):  # Spark may have ended
-            while not over.wait(self._patience or PATIENCE):
+        while not over.wait(self._patience or PATIENCE):
+            with suppress(Exception):  # Spark may be ending, or a file be deleted meanwhile
                 if self._has_news:
                     self._driver.tick()
                     return

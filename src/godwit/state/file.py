@@ -110,13 +110,22 @@ def parts(rows: pa.Table) -> list[pa.Table]:
 
 
 def gathered(segments: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Put the rows of one segment after the other together, into files as those of `parts`."""
+    """Put the rows of one segment after the other together, into files as those of `parts`.
+
+    Those of a large segment are given away before the next one is asked for.
+    """
     waiting: list[pa.Table] = []
+    size = 0
     for rows in filter(len, segments):
-        if waiting and sum(table.nbytes for table in (*waiting, rows)) > PART_BYTES:
+        if waiting and size + rows.nbytes > PART_BYTES:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, size = [], 0
         waiting.append(rows)
+        size += rows.nbytes
+        if size > PART_BYTES:
+            del rows
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
     if waiting:
         yield pa.concat_tables(waiting)
 
