@@ -19,9 +19,9 @@ test: java lint
 bench: java $(STAMP)
 	$(BIN)/python -m bench
 
-# All in full, one after the other: about an hour and a half.
+# All in full, one after the other: nearly two hours.
 experiments: java $(STAMP)
-	for name in strategies nexmark overhead bins keys proportional load memory peers skew \
+	for name in strategies nexmark overhead bins keys proportional load memory peers skew response \
 	    recovery replication failure scaling balance varying tau planning projection tasks discount; do \
 	  $(BIN)/godwit experiment $$name --full --output bench/results/experiments || exit 1; done
 

@@ -14,6 +14,7 @@ from godwit.experiments.planning import planning, projection
 from godwit.experiments.reconfiguring import balance, failure, scaling, varying
 from godwit.experiments.recovery import recovery
 from godwit.experiments.replication import replication
+from godwit.experiments.response import response
 from godwit.experiments.skew import skew
 from godwit.experiments.strategies import strategies
 from godwit.experiments.sweeps import bins, keys, proportional
@@ -29,7 +30,8 @@ _ALL: Final = (
     Experiment(memory, minutes=(2, 4)),
     Experiment(peers, minutes=(4, 8)),
     Experiment(skew, minutes=(2, 3)),
-    Experiment(recovery, minutes=(3, 10)),
+    Experiment(response, minutes=(2, 4)),
+    Experiment(recovery, minutes=(3, 25)),
     Experiment(replication, minutes=(2, 4)),
     Experiment(failure, minutes=(1.5, 3)),
     Experiment(scaling, minutes=(1.5, 3)),

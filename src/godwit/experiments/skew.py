@@ -1,9 +1,8 @@
 """A skewed stream before and after its load is balanced, on the running engine.
 
-In place of Figure 13 of Ding et al. (response time by planner): the words of a text come as often
-as Zipf has it, so one of four workers gets far more records than the others, and every epoch waits
-for it. Each record waits for an answer, as a look-up elsewhere would: workers then wait at the same
-time, whatever the number of cores.
+The words of a text come as often as Zipf has it, so one of four workers gets far more records than
+the others, and every epoch waits for it. Each record waits for an answer, as a look-up elsewhere
+would: workers then wait at the same time, whatever the number of cores.
 """
 
 from dataclasses import replace

@@ -29,6 +29,7 @@ from godwit.log.spark_log import source_offsets
 from godwit.model.routing import check_workers
 from godwit.model.time import micros
 from godwit.runtime.replicas import read_reports
+from godwit.runtime.targets import Planner
 from godwit.strategies import parse
 from godwit.strategies.steps import left
 from godwit.workloads.catalog import Workload
@@ -50,19 +51,21 @@ _MOVE: Final = re.compile(r"at (.+?) (?:to (\d+) workers?|rebalance)(?: with (\S
 @dataclass(frozen=True, slots=True)
 class Move:
     """A migration that is asked for so many seconds after the begin: to a number of workers, to a
-    routing, or to what balances the load that was measured until then (`rebalance`)."""
+    routing, or to what balances the load that was measured until then (`rebalance`). Which bins
+    workers get is up to a `planner`, if there is one."""
 
     at: float
     target: int | gw.Routing | Literal["rebalance"]
     strategy: str = "paced"
+    planner: Planner | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Move":
         """
         >>> Move.parse("at 20s to 4 workers with batched:64")
-        Move(at=20.0, target=4, strategy='batched:64')
+        Move(at=20.0, target=4, strategy='batched:64', planner=None)
         >>> Move.parse("at 20s rebalance")
-        Move(at=20.0, target='rebalance', strategy='paced')
+        Move(at=20.0, target='rebalance', strategy='paced', planner=None)
         """
         if (found := _MOVE.fullmatch(text.strip())) is None:
             raise ConfigError(
@@ -76,6 +79,10 @@ class Move:
 
     def ask(self, query: gw.Query, operator: str) -> gw.Migration:
         """Begin the migration of an operator."""
+        if isinstance(self.target, int) and self.planner is not None:
+            return query.rescale(
+                self.target, operator, planner=self.planner, strategy=self.strategy, supersede=True
+            )
         if isinstance(self.target, str):
             return query.rebalance(None, operator, strategy=self.strategy, supersede=True)
         return query.migrate(self.target, operator, strategy=self.strategy, supersede=True)

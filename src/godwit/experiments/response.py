@@ -1,0 +1,70 @@
+"""Figure 13 of Ding et al.: the response time after a migration, by planner and length of windows.
+
+Frequent patterns over a sliding window; all operators go from four workers to three at once, to the
+target that a planner finds from the load and state that were measured until then.
+"""
+
+from functools import partial
+from typing import Final, get_args
+
+from godwit.experiments import plots
+from godwit.experiments.lab import WORKERS, Lab, overview
+from godwit.experiments.page import Findings, Section, Table
+from godwit.runtime.targets import Planner
+from godwit.workloads.catalog import NUMBERED, Workload
+from godwit.workloads.patterns import frequent_patterns
+from godwit.workloads.rate import Rate
+from godwit.workloads.report import Report
+from godwit.workloads.running import Move, Run
+
+PLANNERS: Final[tuple[Planner, ...]] = tuple(
+    planner for planner in get_args(Planner) if planner != "markov"
+)
+RATE: Final = "300"  # tweets a second
+AFTER: Final = 8.0  # seconds
+
+
+def response(lab: Lab) -> Findings:
+    """How long do answers take after a migration, by planner and length of the window?"""
+    windows = lab.pick((2, 6), (2,))
+    warm_up, at = 8.0, 14.0
+    reports: dict[str, Report] = {}
+    lines: dict[str, list[tuple[float, float]]] = {planner: [] for planner in PLANNERS}
+    rows = []
+    with lab.spark() as spark:
+        for window in windows:
+            make = partial(frequent_patterns, window=f"{window} s", support=20)
+            workload = Workload("frequent-patterns", NUMBERED, make, closing=True)
+            for planner in PLANNERS:
+                label = f"{window} s, {planner}"
+                move = Move(at, WORKERS - 1, "all-at-once", planner)
+                wanted = Run(workload, Rate.parse(RATE), WORKERS, at + AFTER, warm_up, (move,))
+                report = reports[label] = lab.run(spark, label, wanted)
+                before, after = mean(report, warm_up, at), mean(report, at, at + AFTER)
+                lines[planner].append((window, after))
+                moved = max(migration.share for migration in report.migrations)
+                rows.append(
+                    [f"{window} s", planner, f"{before:.2f}", f"{after:.2f}", f"{moved:.0%}"]
+                )
+    about = (
+        f"{RATE} tweets a second; {WORKERS} workers on 2 executors become {WORKERS - 1}. The mean "
+        f"latency of the events of {AFTER:g} s from the request on, and of those before it; and "
+        "what moves of the state of the operator that moves most of it."
+    )
+    header = ["window", "planner", "before s", "after s", "state moved"]
+    figure = plots.curves(lines, "length of the window, s", "mean latency, s", log="")
+    return Findings(
+        [
+            Section("Response time after a migration", about, figure),
+            Section("By planner", table=Table(header, rows)),
+            *overview(reports),
+        ],
+        reports,
+    )
+
+
+def mean(report: Report, begin: float, end: float) -> float:
+    """Of the median latencies of the slots between two times."""
+    line = report.timeline()
+    within = (line.begin >= begin) & (line.begin < end)
+    return float(line.median[within].mean()) if within.any() else float("nan")
