@@ -182,7 +182,8 @@ class Routes:
         overrule it: wishes for good, migrations as soon as an epoch has begun with it.
 
         Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
-        both are given. A program that names the same number of workers as before asks for nothing.
+        both are given, and overrule nothing. A program that names the same number of workers as
+        before asks for nothing.
         """
         decided = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
         self._given = workers or decided.given
@@ -196,7 +197,8 @@ class Routes:
         routing, trip = decided.routing, self._plan.trip
         goal = routing if trip is None else trip.origin if trip.back else trip.target
         to_come = [goal.workers, *(wish.workers for wish in self._plan.wishes if wish.workers)][-1]
-        if bins in (None, routing.bins) and workers in (None, to_come):
+        as_asked = bins in (None, routing.bins) and workers in (None, to_come)
+        if as_asked or self.begun not in self._plans:
             return
         if bins is not None:
             first_parts = np.arange(bins) * routing.bins // bins
