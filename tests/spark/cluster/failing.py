@@ -62,7 +62,7 @@ class Story:
 
     def settled(self) -> Placement:
         """Wait until there are three executors that live, no handover is open, and every worker has
-        a replica that is up to date."""
+        one replica, which is up to date; those that it had before are forgotten."""
         epoch = self.query.epoch or 0
         while True:
             epoch = max(epoch + 1, self.query.epoch or 0)
@@ -73,11 +73,13 @@ class Story:
             if placement is None or self.query.handovers:
                 continue
             if len(placement.executors) == WORKERS and living >= {*placement.executors}:
-                newest = [
-                    held.get(executor, {}).get(worker)
-                    for worker, (executor, *_) in enumerate(placement.replicas)
-                ]
-                if all(one and one.epoch and one.epoch >= epoch - 2 for one in newest):
+                newest = {
+                    (worker, executor): replica.epoch or 0
+                    for executor in placement.executors
+                    for worker, replica in held.get(executor, {}).items()
+                }
+                wanted = {(worker, one) for worker, (one, *_) in enumerate(placement.replicas)}
+                if newest.keys() == wanted and min(newest.values()) >= epoch - 2:
                     return placement
 
     def kill(self, *executors: str) -> None:
