@@ -15,10 +15,11 @@ from godwit.experiments.costs import Month
 from godwit.experiments.lab import Lab, overview, quarters
 from godwit.experiments.page import Findings, Page, Section
 from godwit.experiments.peers import contenders
-from godwit.experiments.response import PLANNERS, response
+from godwit.experiments.response import response
 from godwit.experiments.skew import EPOCH, LINES, skew
 from godwit.experiments.stored import Stored, redraw
 from godwit.model.routing import Routing
+from godwit.runtime.targets import PLANNERS
 from godwit.strategies.steps import left
 from godwit.workloads.rate import Rate
 from tests.experiments.imagined import Imagined, imagined

@@ -25,7 +25,9 @@ def test_phases_follow_each_other_from_the_loss_to_the_output() -> None:
     parts = {"decide": 1.0, "compute": 5.0, "publish": 0.75, "deliver": 0.25}
     operator = operator_report(fetched=123, fetch_seconds=1.5)
     report = EpochReport(7, 7.0, parts, {OPERATOR: operator})
-    found = Recovery.of(killed=10.0, known=10.5, ended=17.0, report=report, busy=4.0)
+    found = Recovery.of(
+        killed=10.0, known=10.5, ended=17.0, report=report, slowest={"read": 1.0, "process": 3.0}
+    )
     assert found.phases == dict(zip(PHASES, (0.5, 1.5, 1.5, 2.5, 1.0), strict=True))
     assert (found.whole, found.fetched) == (7.0, 123)
     assert sum(found.phases.values()) == found.whole

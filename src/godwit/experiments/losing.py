@@ -8,7 +8,7 @@ before.
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,7 +46,7 @@ class Recovery:
     *Detection* ends when Spark's driver no longer lists the executor, *scheduling* when the workers
     of the epoch that makes up for it begin; *fetching* and *loading* are what the slowest of them
     takes, in which `fetched` bytes come from the checkpoint; *publishing* ends with the output.
-    The checkpoint had `stored` bytes then.
+    The checkpoint had `stored` bytes then. `slowest` is what that worker did, in seconds.
     """
 
     detection: float
@@ -57,12 +57,19 @@ class Recovery:
     publishing: float | None = None
     fetched: int = 0
     stored: int = 0
+    slowest: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, killed: float, known: float, ended: float, report: gw.EpochReport, busy: float
+        cls,
+        killed: float,
+        known: float,
+        ended: float,
+        report: gw.EpochReport,
+        slowest: Mapping[str, float],
     ) -> "Recovery":
-        """From times of one clock; workers were `busy` so many seconds at most."""
+        """From times of one clock, and the seconds of the slowest worker."""
+        busy = _sum(slowest)
         operator = report.operators[OPERATOR]
         publishing = report.parts["publish"] + report.parts["deliver"]
         return cls(
@@ -73,6 +80,7 @@ class Recovery:
             loading=busy - operator.fetch_seconds,
             publishing=publishing,
             fetched=operator.fetched,
+            slowest=slowest,
         )
 
     @property
@@ -128,11 +136,12 @@ class Losing:
         began = max(self.reports)
         killed, known = lose(self.spark, victim, sign, after=self._epoch)
         epoch = began + 1
-        while victim in (places := self._places(epoch)):
+        while any(one["place"] == victim for one in self._receipts(epoch)):
             epoch += 1
+        seconds = [receipt["seconds"] for receipt in self._receipts(epoch)]
         ended, report = self.reports[epoch]
         kill(self.spark, victim)  # one that was stopped
-        found = Recovery.of(killed, known, ended, report, max(places.values()))
+        found = Recovery.of(killed, known, ended, report, max(seconds, key=_sum))
         return replace(found, stored=_bytes(self.checkpoint))
 
     def _epoch(self) -> int:
@@ -141,16 +150,12 @@ class Losing:
         _await(lambda: max(self.reports, default=-1) > before, self.query.spark_query)
         return max(self.reports)
 
-    def _places(self, epoch: int) -> Mapping[str, float]:
-        """Where the workers of an epoch ran, and how long the slowest of each place did."""
+    def _receipts(self, epoch: int) -> Sequence[Mapping[str, Any]]:
+        """What the workers of an epoch say of it."""
         _await(lambda: epoch in self.reports, self.query.spark_query)
         manifest = History(self.checkpoint).manifest(epoch)
         assert manifest is not None
-        found: dict[str, float] = {}
-        for receipt in manifest.receipts[OPERATOR]:
-            taken = sum(receipt["seconds"].values())
-            found[receipt["place"]] = max(taken, found.get(receipt["place"], 0.0))
-        return found
+        return list(manifest.receipts[OPERATOR])
 
     def _executors(self) -> list[str]:
         """In the order in which they came."""
@@ -264,6 +269,10 @@ def _bytes(directory: Path) -> int:
         with suppress(FileNotFoundError):
             total += path.stat().st_size
     return total
+
+
+def _sum(parts: Mapping[str, float]) -> float:
+    return sum(parts.values())
 
 
 def _payload(value: str) -> str:

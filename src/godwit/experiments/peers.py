@@ -43,7 +43,9 @@ ABOUT: Final = (
     "before they are asked for. Every contender has the better of two sizes of epoch, and begins "
     "each of three turns with no state; of a turn's four epochs the first is not counted, and time "
     "ends with the last epoch that has events. Bars and rates are medians, with the lowest and the "
-    "highest turn. Spark's join scans the source once for each side, so its events are made twice."
+    "highest turn. Spark's join scans the source once for each side, so that all events are made "
+    "twice; Godwit's does so for this comparison, and is told beside it with the one scan that it "
+    "needs."
 )
 
 
@@ -138,7 +140,8 @@ def contenders(keys: int) -> Iterator[Contender]:
     ):
         yield Contender(question, name, counting(name, make=partial(make, keys=keys)), sizes)
     auctions = partial(Workload, source=NEXMARK)
-    yield Contender("join", OURS, auctions("q3", make=queries.q3), MEDIUM)
+    yield Contender("join", OURS, auctions("q3", make=join_of_two_scans), MEDIUM)
+    yield Contender("join", f"{OURS}, one scan", auctions("q3", make=queries.q3), MEDIUM)
     joined = auctions("sellers", make=spark.sellers)
     yield Contender("join", "stream-stream join", joined, MEDIUM)
     windows = partial(auctions, "windows", options={"dilation": DILATION}, closing=True)
@@ -146,6 +149,12 @@ def contenders(keys: int) -> Iterator[Contender]:
     yield Contender("windows", OURS, windows(make=ours), LARGE)
     theirs = partial(spark.bids_by_window, length=WINDOW)
     yield Contender("windows", "groupBy(window)", windows(make=theirs), LARGE)
+
+
+def join_of_two_scans(events: DataFrame) -> gw.Stream:
+    """Query 3 from a stream of persons and one of auctions, as Spark's join has it."""
+    persons = events.where("person IS NOT NULL")
+    return queries.q3(persons.union(events.where("auction IS NOT NULL")))
 
 
 def count_by_function(events: DataFrame, keys: int) -> gw.Stream:
@@ -173,6 +182,6 @@ def _table(found: Mapping[tuple[str, str], Turns]) -> Table:
         faster = found[question, OURS].rates[0] / rate
         told = f"{rate:,.0f} ({lowest:,.0f}-{highest:,.0f})"
         cells = [told, f"{turns.epoch:.2f}", f"{turns.size:,}"]
-        rows.append([question, name, *cells, "" if name == OURS else f"{faster:,.1f} x"])
+        rows.append([question, name, *cells, "" if OURS in name else f"{faster:,.1f} x"])
     header = ["", "by", "events/s", "epoch, s", "events an epoch", "Godwit is faster"]
     return Table(header, rows)

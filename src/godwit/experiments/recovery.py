@@ -71,15 +71,17 @@ def recovery(lab: Lab) -> Findings:
 
 
 def _killed(spark: SparkSession, size: float, times: int) -> Iterator[tuple[str, Recovery]]:
-    """With state of so many GB; the query goes on from the same checkpoint, with replicas."""
+    """With state of so many GB. Without replicas the query starts anew for each loss, from the same
+    checkpoint: otherwise its worker would flee to where it has been, and find its files there."""
     with _directory() as directory:
-        for way, replicas in ((CHECKPOINT, 0), (REPLICAS, 1)):
-            query = Losing.start(spark, directory / "godwit", _keys(size), replicas)
-            try:
-                for _ in range(times):
-                    yield way, query.lose()
-            finally:
-                query.query.stop()
+        for way, replicas, losses in ((REPLICAS, 1, [times]), (CHECKPOINT, 0, [1] * times)):
+            for count in losses:
+                query = Losing.start(spark, directory / "godwit", _keys(size), replicas)
+                try:
+                    for _ in range(count):
+                        yield way, query.lose()
+                finally:
+                    query.query.stop()
         use_rocksdb(spark)
         own = LosingSpark.start(spark, directory / "spark", _keys(size))
         try:
@@ -154,6 +156,7 @@ def findings(found: Found) -> Findings:
                     "fetched": one.fetched,
                     "stored": one.stored,
                     **one.phases,
+                    "slowest": one.slowest,
                 }
                 for (size, way), losses in found.items()
                 for one in losses

@@ -1,27 +1,34 @@
 """Figure 13 of Ding et al.: the response time after a migration, by planner and length of windows.
 
 Frequent patterns over a sliding window; all operators go from four workers to three at once, to the
-target that a planner finds from the load and state that were measured until then.
+target that a planner finds from the load and state that were measured until then. The costs of the
+migrations to come, which the Markov-aware one looks at, are those of going back and forth.
 """
 
+import tempfile
 from functools import partial
-from typing import Final, get_args
+from pathlib import Path
+from typing import Final
+
+import numpy as np
 
 from godwit.experiments import plots
 from godwit.experiments.lab import WORKERS, Lab, overview
 from godwit.experiments.page import Findings, Section, Table
-from godwit.runtime.targets import Planner
+from godwit.planner.chain import Chain
+from godwit.planner.coarse import merged
+from godwit.planner.iteration import project
+from godwit.runtime.targets import PLANNERS
 from godwit.workloads.catalog import NUMBERED, Workload
 from godwit.workloads.patterns import frequent_patterns
 from godwit.workloads.rate import Rate
 from godwit.workloads.report import Report
-from godwit.workloads.running import Move, Run
+from godwit.workloads.running import BINS, Move, Run
 
-PLANNERS: Final[tuple[Planner, ...]] = tuple(
-    planner for planner in get_args(Planner) if planner != "markov"
-)
 RATE: Final = "300"  # tweets a second
 AFTER: Final = 8.0  # seconds
+TAU: Final = 0.3
+GAMMA: Final = 0.8
 
 
 def response(lab: Lab) -> Findings:
@@ -31,13 +38,16 @@ def response(lab: Lab) -> Findings:
     reports: dict[str, Report] = {}
     lines: dict[str, list[tuple[float, float]]] = {planner: [] for planner in PLANNERS}
     rows = []
-    with lab.spark() as spark:
+    with tempfile.TemporaryDirectory(prefix="godwit-") as name, lab.spark() as spark:
+        costs = Path(name)
+        projected(costs)
         for window in windows:
             make = partial(frequent_patterns, window=f"{window} s", support=20)
             workload = Workload("frequent-patterns", NUMBERED, make, closing=True)
             for planner in PLANNERS:
                 label = f"{window} s, {planner}"
-                move = Move(at, WORKERS - 1, "all-at-once", planner)
+                known = costs if planner == "markov" else None
+                move = Move(at, WORKERS - 1, "all-at-once", planner, known)
                 wanted = Run(workload, Rate.parse(RATE), WORKERS, at + AFTER, warm_up, (move,))
                 report = reports[label] = lab.run(spark, label, wanted)
                 before, after = mean(report, warm_up, at), mean(report, at, at + AFTER)
@@ -61,6 +71,13 @@ def response(lab: Lab) -> Findings:
         ],
         reports,
     )
+
+
+def projected(directory: Path) -> None:
+    """Fill it with the costs of going back and forth, for bins of equal load and size."""
+    equal = np.ones(BINS)
+    chain = Chain.learn([WORKERS, WORKERS - 1, WORKERS])
+    project(merged(chain, equal, equal, TAU, GAMMA, partitionings=5_000), directory)
 
 
 def mean(report: Report, begin: float, end: float) -> float:

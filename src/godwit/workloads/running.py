@@ -52,20 +52,22 @@ _MOVE: Final = re.compile(r"at (.+?) (?:to (\d+) workers?|rebalance)(?: with (\S
 class Move:
     """A migration that is asked for so many seconds after the begin: to a number of workers, to a
     routing, or to what balances the load that was measured until then (`rebalance`). Which bins
-    workers get is up to a `planner`, if there is one."""
+    workers get is up to a `planner`, if there is one; `projected` costs are for `markov`."""
 
     at: float
     target: int | gw.Routing | Literal["rebalance"]
     strategy: str = "paced"
     planner: Planner | None = None
+    projected: Path | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Move":
         """
-        >>> Move.parse("at 20s to 4 workers with batched:64")
-        Move(at=20.0, target=4, strategy='batched:64', planner=None)
-        >>> Move.parse("at 20s rebalance")
-        Move(at=20.0, target='rebalance', strategy='paced', planner=None)
+        >>> move = Move.parse("at 20s to 4 workers with batched:64")
+        >>> move.at, move.target, move.strategy
+        (20.0, 4, 'batched:64')
+        >>> Move.parse("at 20s rebalance").target
+        'rebalance'
         """
         if (found := _MOVE.fullmatch(text.strip())) is None:
             raise ConfigError(
@@ -81,7 +83,12 @@ class Move:
         """Begin the migration of an operator."""
         if isinstance(self.target, int) and self.planner is not None:
             return query.rescale(
-                self.target, operator, planner=self.planner, strategy=self.strategy, supersede=True
+                self.target,
+                operator,
+                planner=self.planner,
+                projected=self.projected,
+                strategy=self.strategy,
+                supersede=True,
             )
         if isinstance(self.target, str):
             return query.rebalance(None, operator, strategy=self.strategy, supersede=True)
