@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,13 @@ def edit_trees(checkpoint: Path, epochs: range, change: Callable[[Body], Any]) -
         edit_manifest(checkpoint, epoch, lambda body: change(body["trees"]["counts"]["value"]))
 
 
-def runs_of(tree: Body, name: str) -> Iterator[tuple[int, int]]:
-    """Segments of a tree in which a file has a run, and the place of that run."""
+def runs_of(tree: Body, name: str) -> Iterator[tuple[list[int], int]]:
+    """Layers of a tree in which a file has a run, and the place of that run."""
     number = [ref[0] for ref in tree["files"]].index(name)
-    for segment, flat in enumerate(tree["segments"]):
-        for place in range(0, len(flat), 2):
-            if flat[place] == number:
-                yield segment, place
+    for layer in chain.from_iterable(tree["segments"]):
+        for place in range(0, len(layer), 3):
+            if layer[place] == number:
+                yield layer, place
 
 
 # -- state files -----------------------------------------------------------------------------------

@@ -111,12 +111,12 @@ class Story:
     workers: int
     bins: int
     retention: int
-    max_runs: int
+    max_layers: int
     events: tuple[Event, ...]
 
 
 WORKERS = st.sampled_from([2, 1, 3])
-BINS = st.sampled_from([4, 64, 1, 256])
+BINS = st.sampled_from([4, 64, 1, 256, 1 << 14])
 RESTARTS = st.builds(Restart, st.none() | WORKERS, st.none() | BINS)
 
 
@@ -135,7 +135,7 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
         workers=WORKERS,
         bins=BINS,
         retention=st.sampled_from([20, 1, 2, 4]),
-        max_runs=st.sampled_from([tree.MAX_RUNS, 1, 2]),
+        max_layers=st.sampled_from([tree.MAX_LAYERS, 1, 2]),
         events=st.lists(episode, max_size=5).map(lambda parts: tuple(chain.from_iterable(parts))),
     )
 

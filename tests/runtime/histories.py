@@ -56,7 +56,7 @@ def scratch() -> Iterator[Path]:
 def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
     """Let a story happen and check all that is promised at its end; returns what was seen."""
     small_files = patch.object(state_file, "PART_BYTES", 500)
-    early_merges, clock = patch.object(tree, "MAX_RUNS", story.max_runs), Clock()
+    early_merges, clock = patch.object(tree, "MAX_LAYERS", story.max_layers), Clock()
     clocks = [patch.object(module, "time", clock) for module in (control, courses)]
     with scratch() as directory, small_files, early_merges, clocks[0], clocks[1]:
         play = _Play(directory, story, workload, hashes, clock)

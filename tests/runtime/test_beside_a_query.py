@@ -95,7 +95,7 @@ def move_on(sim: Simulation) -> None:
 
 @pytest.fixture(autouse=True)
 def _merge_early() -> Iterator[None]:
-    with patch.object(tree, "MAX_RUNS", 1):
+    with patch.object(tree, "MAX_LAYERS", 1):
         yield
 
 

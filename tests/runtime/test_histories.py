@@ -6,9 +6,9 @@ deaths (at every fault point, and at every change of a name in the filesystem) x
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
 names. One run plays 2,016 histories: 63 for each of sixteen operators, of which eleven have event
-time, two have two inputs and one follows on another, and two hash functions, of which one lets most
-keys collide. (GODWIT_HYPOTHESIS=thorough plays 83 times as many; --hypothesis-show-statistics says
-what happened in them.)
+time, two have two inputs and one follows on another, and two hash functions, of which one lets many
+keys collide and most share a segment. (GODWIT_HYPOTHESIS=thorough plays 83 times as many;
+--hypothesis-show-statistics says what happened in them.)
 """
 
 import pytest

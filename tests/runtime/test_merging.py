@@ -1,33 +1,34 @@
 """Merges are shared out, however the bins are."""
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from godwit.log.intent import Intent
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.runtime.merging import merges_by_worker
-from godwit.state.file import WrittenFile
-from godwit.state.table import FileRef
-from godwit.state.tree import MAX_RUNS, Tree
+from godwit.state.run import SLICES, slices_of
 
 
-@pytest.mark.parametrize("bins", [8, 64, 4096])
-@pytest.mark.parametrize("dealt", ["evenly", "in turns"])
-def test_every_worker_merges_segments_of_its_bins(bins: int, dealt: str) -> None:
-    routing = Routing.even(bins, 4)
-    if dealt == "in turns":
-        routing = Routing((np.arange(bins) % 4).astype(np.int32), 4)
-    tree = Tree.empty()
-    for number in range(MAX_RUNS + 1):
-        file = WrittenFile(FileRef(f"{number}", 10 * SEGMENTS, 1, 0), (10,) * SEGMENTS)
-        tree = tree.add([file])
-    merges = tree.plan_merges(5 * (MAX_RUNS + 1) * SEGMENTS)  # enough for half of them
-    due = [[merge.segment, merge.runs] for merge in merges]
+@pytest.mark.parametrize("bins", [8, 64, 4096, 16384])
+@pytest.mark.parametrize("dealt", ["evenly", "in turns", "anyhow"])
+def test_every_slice_is_merged_by_one_who_has_bins_in_it(bins: int, dealt: str) -> None:
+    owners: dict[str, npt.NDArray[Any]] = {
+        "evenly": Routing.even(bins, 4).owners,
+        "in turns": np.arange(bins) % 4,
+        "anyhow": np.random.default_rng(bins).integers(0, 4, bins),
+    }
+    routing = Routing(owners[dealt], 4)
+    due = [[segment, 7] for segment in range(0, SEGMENTS, 2)]
     intent = Intent(0, 0, "q", "o", {"counts": routing}, {"counts": {"value": due}})
-    shares = merges_by_worker(intent, "counts")["value"]
-    assert set(shares) == set(range(4))
-    assert max(map(len, shares.values())) <= 10
-    for worker, given in shares.items():
-        for segment in (merge.segment for merge in given):
-            first, last = segment * bins // SEGMENTS, ((segment + 1) * bins - 1) // SEGMENTS
-            assert worker in routing.owners[first : last + 1]
+    merged = Counter[tuple[int, int]]()
+    for worker, given in merges_by_worker(intent, "counts")["value"].items():
+        assert len({merge.segment for merge in given}) == len(given)
+        for merge in given:
+            assert merge.slices & ~int(slices_of(routing)[worker, merge.segment]) == 0
+            assert merge.layers == 7
+            merged.update((merge.segment, s) for s in range(SLICES) if merge.slices >> s & 1)
+    assert merged == Counter((segment, s) for segment, _ in due for s in range(SLICES))

@@ -21,6 +21,7 @@ from godwit.runtime.replicas import (
     read_reports,
     write_progress,
 )
+from godwit.state.run import EVERYWHERE, SLICES
 from godwit.state.table import FileRef
 
 EXECUTORS = ["0", "1", "2"]
@@ -31,10 +32,11 @@ def trees(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """A tree in JSON with a few files, of which segments name some."""
     count = draw(st.integers(0, 6))
     files = [[f"{name}/{n}", 1, draw(st.integers(1, 100)), n] for n in range(count)]
-    segments: list[list[int]] = [[] for _ in range(SEGMENTS)]
+    segments: list[list[list[int]]] = [[] for _ in range(SEGMENTS)]
+    slices = st.just(EVERYWHERE) | st.integers(-(1 << 63), (1 << 63) - 1)
     for number in range(count):
         for segment in draw(st.sets(st.integers(0, SEGMENTS - 1), max_size=5)):
-            segments[segment] += [number, 1]
+            segments[segment].append([number, 1, draw(slices)])
     return {"files": files, "segments": segments}
 
 
@@ -72,15 +74,18 @@ def brute_force(worker: int, intent: Intent, manifest: Manifest) -> set[str]:
             if owner != worker:
                 continue
             first, last = bin * width, (bin + 1) * width - 1
-            for segment in range(first >> 58, (last >> 58) + 1):
+            for part in range(first >> 52, (last >> 52) + 1):
                 for tree in manifest.trees[operator].values():
-                    runs = tree["segments"][segment]
-                    names |= {tree["files"][number][0] for number in runs[::2]}
+                    names |= {
+                        tree["files"][number][0]
+                        for number, _, slices in tree["segments"][part // SLICES]
+                        if slices >> part % SLICES & 1
+                    }
     return names
 
 
 @given(situations(), st.sampled_from(EXECUTORS))
-def test_an_executor_needs_the_files_of_the_segments_of_its_workers(
+def test_an_executor_needs_the_files_of_the_slices_of_its_workers(
     situation: tuple[Intent, Manifest], executor: str
 ) -> None:
     intent, manifest = situation

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.log.history import History
-from godwit.model.routing import Routing
+from godwit.model.routing import SEGMENTS, Routing
 from godwit.operators import Operator
 from godwit.planner import intervals_of
 from godwit.planner.chain import Chain
@@ -75,8 +75,8 @@ def test_rows_and_bytes_are_those_of_every_bin(
     assert manifest is not None
     for spec in operator.tables:
         tree = Tree.from_json(manifest.trees[operator.name][spec.name])
-        for segment, runs in enumerate(tree.segments):
-            for run in runs:
+        for segment in range(SEGMENTS):
+            for run in tree.runs(segment):
                 file = read(sim.driver.root / run.file, spec, tree.files[run.file])
                 hashes = key_hashes(spec, file.segment(segment))
                 counts = np.bincount(Routing.even(bins, 1).bins_at(hashes), minlength=bins)

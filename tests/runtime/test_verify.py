@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from unittest.mock import patch
 
@@ -36,7 +37,7 @@ ALPHABET = [chr(ord("a") + i) for i in range(26)]
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten epochs of two generations, with merges, a migration, open requests and an open epoch."""
     checkpoint = tmp_path_factory.mktemp("sound")
-    with patch.object(trees, "MAX_RUNS", 2):
+    with patch.object(trees, "MAX_LAYERS", 2):
         sim = simulate(checkpoint)
         for epoch in range(LAST + 1):
             if epoch == 4:
@@ -214,8 +215,8 @@ def _lose_old_run(checkpoint: Path) -> None:
     name = _delta(checkpoint, 2)
 
     def change(tree: Body) -> None:
-        segment, place = next(runs_of(tree, name))
-        del tree["segments"][segment][place : place + 2]
+        layer, place = next(runs_of(tree, name))
+        del layer[place : place + 3]
 
     edit_trees(checkpoint, range(3, 4), change)
 
@@ -224,8 +225,8 @@ def _lose_new_run(checkpoint: Path) -> None:
     name = _delta(checkpoint, 3)
 
     def change(tree: Body) -> None:
-        segment, place = next(runs_of(tree, name))
-        del tree["segments"][segment][place : place + 2]
+        layer, place = next(runs_of(tree, name))
+        del layer[place : place + 3]
 
     edit_trees(checkpoint, range(3, 4), change)
 
@@ -234,12 +235,12 @@ def _lose_new_file(checkpoint: Path) -> None:
     name = _delta(checkpoint, LAST)
 
     def change(tree: Body) -> None:
-        for segment, place in list(runs_of(tree, name)):
-            del tree["segments"][segment][place : place + 2]
+        for layer, place in list(runs_of(tree, name)):
+            del layer[place : place + 3]
         lost = [ref[0] for ref in tree["files"]].index(name)
         del tree["files"][lost]
-        for flat in tree["segments"]:
-            flat[::2] = [number - (number > lost) for number in flat[::2]]
+        for layer in chain.from_iterable(tree["segments"]):
+            layer[::3] = [number - (number > lost) for number in layer[::3]]
 
     edit_trees(checkpoint, range(LAST, LAST + 1), change)
 
@@ -250,8 +251,22 @@ def _wrong_rows_of_run(checkpoint: Path) -> None:
 
     def change(tree: Body) -> None:
         (one, here), (other, there) = list(runs_of(tree, name))[:2]
-        tree["segments"][one][here + 1] += 1
-        tree["segments"][other][there + 1] -= 1
+        one[here + 1] += 1
+        other[there + 1] -= 1
+
+    edit_trees(checkpoint, range(LAST, LAST + 1), change)
+
+
+def _wrong_slices_of_run(checkpoint: Path) -> None:
+    """All but those in which it has rows."""
+    name = _delta(checkpoint, LAST)
+    with pa.OSFile(str(checkpoint / "godwit" / name)) as source:
+        hashes = pa.ipc.open_file(source).read_all().column("_hash").to_pylist()
+    there = sum(1 << slice for slice in {hash >> 52 & 63 for hash in hashes})
+
+    def change(tree: Body) -> None:
+        for layer, place in runs_of(tree, name):
+            layer[place + 2] = ~there
 
     edit_trees(checkpoint, range(LAST, LAST + 1), change)
 
@@ -333,6 +348,10 @@ RECORDS: dict[str, tuple[Callable[[Path], object], str]] = {
         f"epoch {LAST}: 'counts' gained .* rows, its receipts are of",
     ),
     "run of other rows": (_wrong_rows_of_run, "delta.*: it has .* rows of segment .*, not"),
+    "run of other slices": (
+        _wrong_slices_of_run,
+        "delta.*: it has rows of segment .* in slices that its tree does not name",
+    ),
     "merge that was not decided": (
         lambda c: edit_intent(c, LAST, lambda body: body["merges"]["counts"]["value"].clear()),
         f"epoch {LAST}: segment .* lost or gained a run",

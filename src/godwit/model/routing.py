@@ -70,8 +70,8 @@ class Routing:
     def even(cls, bins: int, workers: int) -> Self:
         """Contiguous, about equally many bins a worker.
 
-        No two workers have bins of one segment if that costs little: each would have to fetch what
-        the other one writes there.
+        No two workers have bins of one segment if that costs little, so that files are fewer and
+        who gets all bins of a worker fetches little else.
 
         >>> np.bincount(Routing.even(4096, 3).owners).tolist()
         [1408, 1344, 1344]

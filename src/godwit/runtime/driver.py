@@ -32,6 +32,7 @@ from godwit.runtime.places import NOWHERE, Executors, Places, bytes_by_worker
 from godwit.runtime.receipt import Receipt, places
 from godwit.runtime.repeats import Repeats
 from godwit.runtime.work import Ahead, CacheSpec, Work
+from godwit.state.run import slices_of
 from godwit.state.timed import Span, is_timed
 from godwit.state.tree import Tree
 from godwit.strategies import Paced
@@ -203,6 +204,7 @@ class Driver(Control):
             merges=merges_by_worker(intent, operator),
             cache=self.cache,
             bins=intent.routings[operator].bins,
+            slices=slices_of(intent.routings[operator]),
             routing=intent.routings[operator] if waits else None,
             span=Span(self.watermarks.get(operator), intent.watermarks.get(operator)),
             durable=self._durable,
@@ -318,7 +320,8 @@ class Driver(Control):
         if migration is None or not isinstance(migration.strategy, Paced):
             return None
         recent = self._seconds[operator]
-        return Ahead(segments, migration.strategy.seconds(median(recent) if recent else 0.0))
+        budget = migration.strategy.seconds(median(recent) if recent else 0.0)
+        return Ahead(segments, slices_of(migration.goal), budget)
 
     def _check_receipts(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> None:
         for receipt in group:

@@ -205,10 +205,10 @@ class Keeper:
         return found
 
     def _holds(self, whole: Whole, share: Share) -> bool:
-        """Is a replica of an earlier epoch still there, and of the segments that are wanted now?"""
+        """Is a replica of an earlier epoch still there, and of the slices that are wanted now?"""
         files = whole.share.files
         here = self._files.here(files.values())
-        return whole.share.segments == share.segments and here == files.keys()
+        return whole.share.slices == share.slices and here == files.keys()
 
 
 def _place_alike(one: Intent | None, other: Intent | None) -> bool:

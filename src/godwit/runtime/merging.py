@@ -4,16 +4,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
-from godwit.model.routing import SEGMENTS
 from godwit.protocol.course import Course
 from godwit.runtime.receipt import Receipt
+from godwit.state.run import dealt_slices, slices_of
 from godwit.state.tree import Merge, Tree
 
 FACTOR = 4  # rows merged in an epoch for each row changed in the one before
 FLOOR = 200_000
-SAMPLE = 64  # bins of a segment whose owners may merge it
 
 Trees = dict[str, dict[str, Tree]]  # by operator and table
 
@@ -28,26 +29,22 @@ def plan_merges(
         budget = max(FLOOR, FACTOR * changed)
         moving = set().union(*courses[name].sought().values())
         plans[name] = {
-            table: [[due.segment, due.runs] for due in tree.plan_merges(budget, moving)]
+            table: [[due.segment, due.layers] for due in tree.plan_merges(budget, moving)]
             for table, tree in tables.items()
         }
     return plans
 
 
 def merges_by_worker(intent: Intent, operator: str) -> dict[str, dict[int, list[Merge]]]:
-    """By table and worker: the merges that an intent gives out.
-
-    A segment is merged by an owner of some of its bins, the one with fewest merges so far.
-    """
-    owners = intent.routings[operator].owners
+    """By table and worker: the merges that an intent gives out, to all owners of a segment."""
+    slices = dealt_slices(intent.routings[operator])
     merges: dict[str, dict[int, list[Merge]]] = {}
     for table, due in intent.merges.get(operator, {}).items():
         by_worker: dict[int, list[Merge]] = defaultdict(list)
-        for segment, runs in due:
-            first, last = (s * len(owners) // SEGMENTS for s in (segment, segment + 1))
-            among = owners[first : max(last, first + 1) : max(1, (last - first) // SAMPLE)]
-            worker = min(set(among.tolist()), key=lambda one: (len(by_worker[one]), one))
-            by_worker[worker].append(Merge(segment, runs))
+        for segment, layers in due:
+            for worker in np.flatnonzero(slices[:, segment]).tolist():
+                own = int(slices[worker, segment])
+                by_worker[worker].append(Merge(segment, layers, own))
         merges[table] = by_worker
     return merges
 
@@ -55,13 +52,16 @@ def merges_by_worker(intent: Intent, operator: str) -> dict[str, dict[int, list[
 def grown(
     trees: Mapping[str, Tree], intent: Intent, operator: str, group: Sequence[Receipt]
 ) -> dict[str, Tree]:
-    """The trees after an epoch: merged runs replace their inputs, deltas go on top."""
+    """The trees after an epoch: what was merged replaces its layers, deltas go on top."""
     by_worker = {receipt.worker: receipt for receipt in group}
     planned = merges_by_worker(intent, operator)
+    slices = slices_of(intent.routings[operator]).tolist()
     after = {}
     for table, tree in trees.items():
-        for worker, merges in planned.get(table, {}).items():
-            tree = tree.replace(merges, by_worker[worker].merged.get(table, ()))
-        deltas = (file for receipt in group for file in receipt.deltas.get(table, ()))
-        after[table] = tree.add(deltas)
+        merged = (
+            (merges, by_worker[worker].merged.get(table, ()))
+            for worker, merges in planned.get(table, {}).items()
+        )
+        deltas = ((receipt.deltas.get(table, ()), slices[receipt.worker]) for receipt in group)
+        after[table] = tree.replace(merged).add(deltas)
     return after

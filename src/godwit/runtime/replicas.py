@@ -16,7 +16,7 @@ from godwit.log.layout import REPLICAS, replicas_name
 from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as, encode
 from godwit.model.placement import Held
-from godwit.state.run import segments_of
+from godwit.state.run import slices_of
 from godwit.state.table import FileRef
 from godwit.state.tree import Tree
 
@@ -25,21 +25,25 @@ KIND = "replicas"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one worker needs of a manifest: its segments by operator, and their files by name."""
+    """What one worker needs of a manifest: its slices by operator, and their files by name."""
 
-    segments: Mapping[str, Sequence[int]]
+    slices: Mapping[str, Sequence[int]]
     files: Mapping[str, FileRef]  # older ones first, table by table
 
     @classmethod
     def of(cls, worker: int, intent: Intent, manifest: Manifest) -> Self:
-        segments = {name: segments_of(routing, worker) for name, routing in intent.routings.items()}
+        slices = {
+            name: slices_of(routing)[worker].tolist()
+            for name, routing in intent.routings.items()
+            if worker < routing.workers
+        }
         files = {
             ref.name: ref
-            for name, own in segments.items()
+            for name, own in slices.items()
             for tree in manifest.trees.get(name, {}).values()
             for ref in Tree.refs(tree, own)
         }
-        return cls(segments, files)
+        return cls(slices, files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from godwit.log.history import History
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.protocol.migration import Migration, Phase
 from godwit.state import bins as state_bins
+from godwit.state.run import slices_of
 from godwit.state.tree import Tree
 from godwit.strategies import Batched, Fluid, Matched, Paced, Strategy
 from godwit.strategies.steps import left, sought
@@ -29,7 +30,7 @@ def rows_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
     """
     rows = np.zeros(SEGMENTS)
     for tree in trees:
-        rows += [sum(run.rows for run in runs) for runs in tree.segments]
+        rows += [sum(run.rows for run in tree.runs(segment)) for segment in range(SEGMENTS)]
     if bins < SEGMENTS:
         summed: Sizes = rows.reshape(bins, -1).sum(axis=1)
         return summed
@@ -126,22 +127,22 @@ def epochs_ahead(trees: Iterable[Tree], routing: Routing, target: Routing, bytes
     counted, nor what an executor has of other workers that it runs.
     """
     trees, epochs = list(trees), 0
-    owners = np.repeat(routing.owners, max(1, SEGMENTS // routing.bins)).reshape(SEGMENTS, -1)
+    has, will_have = slices_of(routing).tolist(), slices_of(target).tolist()
     for worker, segments in sought(routing, target).items():
-        has = np.flatnonzero((owners == worker).any(axis=1))
-        known = _files(trees, has.tolist()).keys()
-        lacks = [size for name, size in _files(trees, segments).items() if name not in known]
+        known = _files(trees, enumerate(has[worker]) if worker < routing.workers else ()).keys()
+        needs = _files(trees, ((segment, will_have[worker][segment]) for segment in segments))
+        lacks = [size for name, size in needs.items() if name not in known]
         epochs = max(epochs, math.ceil(min(len(lacks), sum(lacks) / max(bytes, 1.0))))
     return epochs
 
 
-def _files(trees: Iterable[Tree], segments: Iterable[int]) -> dict[str, int]:
-    """The bytes of each file of some segments."""
+def _files(trees: Iterable[Tree], parts: Iterable[tuple[int, int]]) -> dict[str, int]:
+    """The bytes of each file of some segments, with slices of these."""
     return {
         run.file: tree.files[run.file].bytes
-        for segment in segments
+        for segment, slices in parts
         for tree in trees
-        for run in tree.segments[segment]
+        for run in tree.runs(segment, slices)
     }
 
 

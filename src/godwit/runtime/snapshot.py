@@ -70,7 +70,7 @@ class Snapshot:
         """The live rows of some segments, by default of all, a table a segment."""
         files = cache(self._open)
         for segment in segments:
-            runs = [files(run.file).segment(segment) for run in self.tree.segments[segment]]
+            runs = [files(run.file).segment(segment) for run in self.tree.runs(segment)]
             if is_timed(self.spec):
                 runs = pending(runs, segment, self.watermark)
             if runs:

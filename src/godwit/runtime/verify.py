@@ -16,14 +16,15 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.layout import HOME, SPARK, generation_name, manifest_name
 from godwit.log.manifest import Manifest
+from godwit.model.routing import SEGMENTS
 from godwit.runtime.garbage import output_files
 from godwit.runtime.snapshot import table_specs
 from godwit.state import file as state_file
 from godwit.state.file import Meta
-from godwit.state.run import segment_offsets
+from godwit.state.run import in_slices, segment_offsets
 from godwit.state.table import FileRef, TableSpec
 from godwit.state.timed import key_hashes
-from godwit.state.tree import Tree
+from godwit.state.tree import RunRef, Tree
 
 Progress = Callable[[int, int], None]  # files audited, files in all
 
@@ -74,11 +75,11 @@ class _Epoch:
 
 @dataclass(slots=True)
 class _Use:
-    """What the manifests that name a state file say of it: the rows that they read by segment."""
+    """What the manifests that name a state file say of it: what they read of it by segment."""
 
     operator: str
     spec: TableSpec
-    segments: dict[int, int] = field(default_factory=dict)
+    segments: dict[int, RunRef] = field(default_factory=dict)
     since: int | None = None  # the epoch that wrote it, if the one before is known too
 
 
@@ -241,9 +242,9 @@ class _Audit:
                     if ref not in uses:
                         spec = table_specs(epoch.manifest, operator)[table]
                         uses[ref] = _Use(operator, spec, since=number if before else None)
-                for segment, runs in enumerate(tree.segments):
-                    for run in runs:
-                        uses[tree.files[run.file]].segments[segment] = run.rows
+                for segment in range(SEGMENTS):
+                    for run in tree.runs(segment):
+                        uses[tree.files[run.file]].segments[segment] = run
             for ref in output_files(epoch.manifest):
                 named.setdefault(ref, []).append(number)
         return uses, named
@@ -259,15 +260,18 @@ class _Audit:
         if not np.array_equal(segment_offsets(hashes), meta.offsets):
             yield "its index of segments does not fit its rows"
             return
-        rows = np.diff(meta.offsets)
-        for segment, expected in use.segments.items():
-            if rows[segment] != expected:
-                yield f"it has {rows[segment]} rows of segment {segment}, not {expected}"
+        keys = key_hashes(use.spec, opened.whole())
+        for segment, run in use.segments.items():
+            first, last = meta.offsets[segment : segment + 2]
+            if last - first != run.rows:
+                yield f"it has {last - first} rows of segment {segment}, not {run.rows}"
+            elif not in_slices(keys[first:last], run.slices).all():
+                yield f"it has rows of segment {segment} in slices that its tree does not name"
         if use.since not in (None, meta.epoch):
             yield f"it says that it is of epoch {meta.epoch}, but epoch {use.since} wrote it"
         writer = self.epochs.get(meta.epoch)
         if writer is not None and writer.intent is not None:
-            yield from _misplaced(key_hashes(use.spec, opened.whole()), meta, writer.intent)
+            yield from _misplaced(keys, meta, writer.intent)
 
 
 def _misgrown(before: _Epoch, after: _Epoch) -> Iterator[str]:
@@ -279,7 +283,8 @@ def _misgrown(before: _Epoch, after: _Epoch) -> Iterator[str]:
             yield from _lost_runs(earlier, tree, _merges(after.intent, operator, table))
         for name, ref in tree.files.items():
             if name not in earlier.files:
-                rows = sum(run.rows for runs in tree.segments for run in runs if run.file == name)
+                runs = (run for segment in range(SEGMENTS) for run in tree.runs(segment))
+                rows = sum(run.rows for run in runs if run.file == name)
                 gained[operator] += rows
                 if rows != ref.rows:
                     yield f"of the {ref.rows} rows of its file {name}, it names {rows}"
@@ -293,12 +298,13 @@ def _lost_runs(before: Tree, after: Tree, merges: dict[int, int]) -> Iterator[st
     for segment, (old, new) in enumerate(zip(before.segments, after.segments, strict=True)):
         kept = old[merges.get(segment, 0) :]
         added = new[: len(new) - len(kept)]
-        if new[len(added) :] != kept or any(run.file in before.files for run in added):
+        names = {run.file for layer in added for run in layer}
+        if new[len(added) :] != kept or not names.isdisjoint(before.files):
             yield f"segment {segment} lost or gained a run that no merge of its intent accounts for"
 
 
 def _merges(intent: Intent, operator: str, table: str) -> dict[int, int]:
-    """How many of the newest runs of which segment an epoch had to merge."""
+    """How many of the newest layers of which segment an epoch had to merge."""
     return dict(intent.merges.get(operator, {}).get(table, ()))
 
 

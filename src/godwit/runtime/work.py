@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -34,9 +33,9 @@ from godwit.state.file import Kind, WrittenFile
 from godwit.state.keys import flat
 from godwit.state.link import Link
 from godwit.state.merge import merge as merge_runs
-from godwit.state.run import Run, segments_of
+from godwit.state.run import EVERYWHERE, Run, Slices, in_slices, segments_of
 from godwit.state.table import HASH, FileRef, TableSpec
-from godwit.state.timed import NEVER, Span, is_timed, pending
+from godwit.state.timed import NEVER, Span, is_timed, key_hashes, pending
 from godwit.state.tree import Merge, Tree
 from godwit.state.view import Own, View
 
@@ -76,10 +75,12 @@ class CacheSpec:
 class Ahead:
     """Segments whose files workers fetch ahead of need: by worker, the next one first.
 
-    They do so for `seconds` in an epoch; a worker fetches at least one file.
+    They do so for `seconds` in an epoch; a worker fetches at least one file. Of a segment it needs
+    the `slices` that it will have.
     """
 
     segments: Mapping[int, Sequence[int]]
+    slices: Slices
     seconds: float
 
 
@@ -94,6 +95,7 @@ class Work:
     merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
     bins: int
+    slices: Slices  # in which workers have bins
     routing: Routing | None = None  # where bins are looked up: for timers, and to check records
     span: Span = NEVER  # the operator's watermarks of the epoch before and of this one
     durable: bool = True  # what is receipted outlives a loss of power
@@ -187,10 +189,20 @@ class _Attempt:
         return View(spec, self._segments(spec), self.work.span, self._own())
 
     def _segments(self, spec: TableSpec) -> Callable[[int], Sequence[Run]]:
-        """The runs of a segment, newest first, opened when asked for."""
-        return partial(
-            _open_segment, self.files, spec, self.work.trees[spec.name], self.work.span.passed
-        )
+        """The runs of a segment that may have rows of this worker, newer layers first, opened when
+        asked for."""
+        slices = self.work.slices[self.worker].tolist()
+        return lambda segment: self._open(spec, segment, slices[segment])
+
+    def _open(
+        self, spec: TableSpec, segment: int, slices: int, layers: int | None = None
+    ) -> list[Run]:
+        tree = self.work.trees[spec.name]
+        runs = [
+            self.files.open(tree.files[run.file], spec).segment(segment)
+            for run in tree.runs(segment, slices, layers)
+        ]
+        return pending(runs, segment, self.work.span.passed) if is_timed(spec) else runs
 
     def _own(self) -> Own:
         """The bins of this worker, and the segments that they are in."""
@@ -226,18 +238,22 @@ class _Attempt:
 
     def _merge(self, spec: TableSpec) -> Iterator[pa.Table]:
         """What the segments that this worker has to merge become; nothing may be left of some."""
-        tree, segments = self.work.trees[spec.name], self._segments(spec)
-        for segment, runs in sorted((merge.segment, merge.runs) for merge in self._due(spec)):
-            final = runs == len(tree.segments[segment])
-            yield merge_runs(segments(segment)[:runs], spec, final).rows
+        tree = self.work.trees[spec.name]
+        for merge in sorted(self._due(spec), key=lambda merge: merge.segment):
+            final = merge.layers == len(tree.segments[merge.segment])
+            if runs := self._open(spec, merge.segment, merge.slices, merge.layers):
+                yield merge_runs(
+                    [_within(merge.slices, run, spec) for run in runs], spec, final
+                ).rows
 
     def _fetch(self, ahead: Ahead) -> list[int]:
         """Fetch what is to come, as long as there is time; returns the segments that are here."""
         end, fetched = perf_counter() + ahead.seconds, 0
         ready: list[int] = []
         for segment in ahead.segments.get(self.worker, ()):
+            slices = int(ahead.slices[self.worker, segment])
             for tree in self.work.trees.values():
-                for ref in (tree.files[run.file] for run in tree.segments[segment]):
+                for ref in (tree.files[run.file] for run in tree.runs(segment, slices)):
                     if not self.files.has(ref):
                         if fetched and perf_counter() >= end:
                             return ready
@@ -273,13 +289,12 @@ class _Attempt:
         self.seconds[part] = round(perf_counter() - start, 4)
 
 
-def _open_segment(
-    files: FileCache, spec: TableSpec, tree: Tree, passed: int | None, segment: int
-) -> Sequence[Run]:
-    runs = [
-        files.open(tree.files[run.file], spec).segment(segment) for run in tree.segments[segment]
-    ]
-    return pending(runs, segment, passed) if is_timed(spec) else runs
+def _within(slices: int, run: Run, spec: TableSpec) -> Run:
+    """The rows of a run whose keys are in some slices of its segment."""
+    if slices == EVERYWHERE:
+        return run
+    own = in_slices(key_hashes(spec, run), slices)
+    return run if own.all() else Run.of(run.rows.filter(pa.array(own)))
 
 
 def _records(batches: list[pa.RecordBatch], operator: Operator) -> pa.Table:

@@ -1,8 +1,14 @@
-"""Rows of one state table in the order of their hash, and the segments of the hash space."""
+"""Rows of one state table in the order of their hash, and the parts of the hash space.
+
+A segment is a 64th of it, by which files are cut; a slice is a 64th of a segment, by which workers
+that share a segment know what is theirs. A set of slices of a segment is an integer of 64 bits with
+a sign, the lowest bit being the first slice.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -13,8 +19,15 @@ from godwit.model.routing import SEGMENTS, Routing
 from godwit.state.table import HASH
 
 SEGMENT_BITS: Final = SEGMENTS.bit_length() - 1
+SLICES: Final = 64  # of a segment
+EVERYWHERE: Final = -1  # all slices of a segment
 
+Slices = npt.NDArray[np.int64]
+"""By worker and segment: a set of slices."""
+
+_PARTS: Final = SEGMENTS * SLICES
 _SHIFT: Final = np.uint64(64 - SEGMENT_BITS)
+_SLICE_SHIFT: Final = np.uint64(64 - (_PARTS.bit_length() - 1))
 _BORDERS: Final = np.arange(1, SEGMENTS, dtype=np.uint64) << _SHIFT
 
 
@@ -69,17 +82,52 @@ def segment_offsets(hash: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return offsets
 
 
+def in_slices(hash: npt.NDArray[np.uint64], slices: int) -> npt.NDArray[np.bool_]:
+    """Which hashes are in a set of slices of their segment.
+
+    >>> in_slices(np.array([0, 2**52, 2**58, 2**64 - 1], np.uint64), 0b1)
+    array([ True, False,  True, False])
+    """
+    among = np.array([slices >> slice & 1 for slice in range(SLICES)], np.bool_)
+    found: npt.NDArray[np.bool_] = among[(hash >> _SLICE_SHIFT) % np.uint64(SLICES)]
+    return found
+
+
+@lru_cache(maxsize=8)
+def slices_of(routing: Routing) -> Slices:
+    """The slices in which each worker has bins, or parts of a bin.
+
+    >>> [hex(one) for one in slices_of(Routing.even(bins=64, workers=2))[:, 31]]
+    ['-0x1', '0x0']
+    >>> [hex(one) for one in slices_of(Routing(np.arange(128) % 2, workers=2))[:, 31]]
+    ['0xffffffff', '-0x100000000']
+    """
+    parts = np.arange(max(routing.bins, _PARTS)) * _PARTS // max(routing.bins, _PARTS)
+    return _sets(np.repeat(routing.owners, max(1, _PARTS // routing.bins)), parts, routing.workers)
+
+
+@lru_cache(maxsize=8)
+def dealt_slices(routing: Routing) -> Slices:
+    """Every slice for one worker, which has its first bin."""
+    firsts = routing.owners[:: max(1, routing.bins // _PARTS)]
+    return _sets(np.repeat(firsts, _PARTS // len(firsts)), np.arange(_PARTS), routing.workers)
+
+
 def segments_of(routing: Routing, worker: int) -> list[int]:
     """The segments in which a worker has bins, or parts of a bin.
 
     >>> segments_of(Routing.even(bins=2, workers=2), 1) == list(range(32, 64))
     True
     """
-    repeated = np.repeat(routing.owners, max(1, SEGMENTS // routing.bins))
-    found: list[int] = np.flatnonzero(
-        (repeated.reshape(SEGMENTS, -1) == worker).any(axis=1)
-    ).tolist()
+    found: list[int] = np.flatnonzero(slices_of(routing)[worker]).tolist()
     return found
+
+
+def _sets(owners: npt.NDArray[np.int32], parts: npt.NDArray[np.int64], workers: int) -> Slices:
+    """Sets of the `parts`, slices of the whole hash space, that `owners` have."""
+    has = np.zeros((workers, _PARTS), np.bool_)
+    has[owners, parts] = True
+    return np.packbits(has, axis=1, bitorder="little").view("<i8")
 
 
 def _below(hash: npt.NDArray[np.uint64], bound: int) -> int:

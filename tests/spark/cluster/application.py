@@ -49,7 +49,9 @@ def main(home: Path, java: str) -> None:
     query.stop()
 
 
-def start(spark: SparkSession, home: Path, workers: int = 2, replicas: int = 0) -> gw.Query:
+def start(
+    spark: SparkSession, home: Path, workers: int = 2, replicas: int = 0, bins: int = BINS
+) -> gw.Query:
     source = spark.readStream.format("rate-micro-batch")
     rows = source.options(rowsPerBatch=ROWS, numPartitions=2).load()
     return (
@@ -59,7 +61,7 @@ def start(spark: SparkSession, home: Path, workers: int = 2, replicas: int = 0) 
         .start(
             home / "checkpoint",
             workers=workers,
-            bins=BINS,
+            bins=bins,
             initial={"counts": spark.range(KNOWN).selectExpr("id AS k", "id AS n")},
             replicas=replicas,
             retention=1000,

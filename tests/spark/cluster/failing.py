@@ -28,11 +28,15 @@ from godwit.model.placement import Placement
 from godwit.runtime.replicas import read_reports
 from godwit.spark.handles import Handover
 from godwit.workloads.executors import processes
-from tests.spark.cluster.application import BINS, CONF, assert_open, start
+from tests.spark.cluster.application import CONF, assert_open, start
 
 EVENTS = "events.json"
 SEED = "seed"
 WORKERS = 3
+BINS = 256
+MIXED = gw.Routing(
+    np.arange(BINS, dtype=np.int32) % WORKERS, WORKERS
+)  # all workers share every segment
 MORE: dict[str, Any] = {
     "spark.python.daemon.module": "godwit.spark.daemon",
     # A hung executor is found out within seconds.
@@ -109,7 +113,7 @@ def main(home: Path, java: str) -> None:
     options = {f"spark.{side}.extraJavaOptions": java for side in ("driver", "executor")}
     builder = SparkSession.builder.master(f"local-cluster[{WORKERS},1,1024]")
     spark = builder.config(map=CONF | MORE | options).getOrCreate()
-    query = start(spark, home, workers=WORKERS, replicas=1)
+    query = start(spark, home, workers=WORKERS, replicas=1, bins=BINS)
     story = Story(spark, query, History(home / "checkpoint"))
     if not (home / EVENTS).exists():
         live(story, int((home / SEED).read_text()))
@@ -128,6 +132,7 @@ def stages(intent: Intent) -> set[str]:
 
 
 def live(story: Story, seed: int) -> None:
+    assert story.query.migrate(MIXED, strategy="all-at-once").wait(120) == "done"
     story.tell("nothing", lambda _: story.epochs(4))
     story.tell("a slow keeper", lambda placement: slow(story, placement))
     story.tell("handover", lambda placement: hand_over(story, placement))
@@ -213,8 +218,7 @@ def at_random(story: Story, chance: random.Random) -> dict[str, Any]:
         time.sleep(chance.uniform(0, 0.2))
         story.kill(chance.choice(sorted(processes(story.spark.sparkContext))))
         under_way.append([migration.outcome, handover.outcome if handover else ""])
-    even = gw.Routing.even(BINS, WORKERS)
-    assert story.query.migrate(even, strategy="all-at-once", supersede=True).wait(120) == "done"
+    assert story.query.migrate(MIXED, strategy="all-at-once", supersede=True).wait(120) == "done"
     return {"open": under_way}
 
 
