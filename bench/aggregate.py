@@ -3,8 +3,10 @@
 With 1 M and 10 M keys; records of keys that are all known (*settled*), or all new, when each turn
 begins with the same state. Godwit runs with two sizes of epoch. Spark runs with each of its state
 stores and the best of three sizes, those of Godwit among them, in an application of its own for
-each store. Of 1 M settled keys, each comes four times in an epoch of 4 M records, which both fold
-before they look at their state.
+each store; RocksDB also with the smaller one of Godwit's, whichever is the best. Of 1 M settled
+keys, each comes four times in an epoch of 4 M records, which both fold before they look at their
+state. Beside them is the floor that Godwit stands on: one shuffle and the way to Python, without
+state and outputs.
 """
 
 from contextlib import ExitStack
@@ -13,8 +15,18 @@ from functools import partial
 from pathlib import Path
 
 from bench.breakdown import PARTS, breakdown
-from bench.contenders import OPERATOR, PROVIDERS, godwit_count, spark_count
-from bench.harness import Application, Away, Bench, Query, fresh, say, settled, take_turns
+from bench.contenders import OPERATOR, PROVIDERS, floor, godwit_count, spark_count
+from bench.harness import (
+    Application,
+    Away,
+    Bench,
+    Contender,
+    Query,
+    fresh,
+    say,
+    settled,
+    take_turns,
+)
 from bench.report import Report, ratios, show, summary, table
 
 EPOCHS = {False: 8, True: 4}  # fewer of new keys, of which each makes the state larger
@@ -59,17 +71,28 @@ def run(bench: Bench) -> None:
             continue
         say(f"  {case.label}")
         ours = [_ours(bench, case, rows) for rows in sizes]
+        floors = [_floor(bench, case, rows) for rows in sizes]
         tried: dict[str, float] = {}
         with ExitStack() as stack:
             homes = {name: stack.enter_context(Application(bench)) for name in PROVIDERS}
-            peers = [_best(bench, home, case, name, grid, tried) for name, home in homes.items()]
-            epochs = {one.name: EPOCHS[case.new] for one in ours}
-            epochs |= {peer.name: PEER_EPOCHS for peer in peers}
-            turns = take_turns([*ours, *peers], bench.repetitions, epochs, WARM_UP)
+            peers: dict[str, Away] = {}
+            for name, home in homes.items():
+                by_rows = _peers(bench, home, case, name, grid, tried)
+                best = max(by_rows.values(), key=lambda one: tried[one.name])
+                peers |= {name: best}
+                if name == "rocksdb":
+                    peers |= {f"{name} {sizes[0]:,}": by_rows[sizes[0]]}
+            epochs = {one.name: EPOCHS[case.new] for one in (*ours, *floors)}
+            epochs |= {peer.name: PEER_EPOCHS for peer in peers.values()}
+            every: list[Contender] = [*ours, *floors, *peers.values()]
+            once = {one.name: one for one in every}
+            turns = take_turns([*once.values()], bench.repetitions, epochs, WARM_UP)
         found = {name: summary(turn) for name, turn in turns.items()}
         over = {
-            one.name: {peer.name: ratios(turns[one.name], turns[peer.name]) for peer in peers}
-            for one in ours
+            one.name: {
+                label: ratios(turns[one.name], turns[peer.name]) for label, peer in peers.items()
+            }
+            for one in (*ours, *floors)
         }
         parts = {
             one.name: breakdown(bench.spark, turns[one.name], one.checkpoint, OPERATOR)
@@ -79,11 +102,11 @@ def run(bench: Bench) -> None:
         report.add(about, **found, ratio=over, spark_grid=tried, breakdown=parts)
         for name, one in found.items():
             rate, seconds = show(one["records_per_second"], "{:,.0f}"), one["epoch_seconds"]
-            faster = [show(ratio) for ratio in over.get(name, {}).values()] or ["", ""]
+            faster = [show(ratio) for ratio in over.get(name, {}).values()] or [""] * len(peers)
             rates.append([case.label, name, rate, seconds["median"], seconds["p99"], *faster])
         for name, part in parts.items():
             times.append([case.label, name, *(part.get(column, "-") for column in PARTS)])
-    over_each = [f"x {provider}" for provider in PROVIDERS]
+    over_each = ["x best rocksdb", f"x rocksdb {sizes[0]:,}", "x best memory"]
     table(["case", "contender", "records/s", "epoch s", "p99 s", *over_each], rates)
     print("Where the time of an epoch goes, median seconds:")
     table(["case", "contender", *PARTS], times)
@@ -101,15 +124,20 @@ def _ours(bench: Bench, case: Case, rows: int) -> Query:
     return count(checkpoint=bench.directory / f"{name} new keys", origin=known)
 
 
-def _best(
+def _floor(bench: Bench, case: Case, rows: int) -> Query:
+    name = f"floor {rows:,}"
+    return floor(bench, bench.directory / f"{name} {case.label}", case.key, rows, name)
+
+
+def _peers(
     bench: Bench,
     home: Application,
     case: Case,
     provider: str,
     grid: list[int],
     tried: dict[str, float],
-) -> Away:
-    """Fill one of Spark's state stores with the settled keys, and choose the faster epochs."""
+) -> dict[int, Away]:
+    """Fill one of Spark's state stores with the settled keys, and try epochs of each size."""
     known = bench.directory / f"spark-{provider}-{case.keys}"
 
     def count(key: str, rows: int, **places: Path) -> Away:
@@ -123,9 +151,8 @@ def _best(
     places = {"checkpoint": known}
     if case.new:
         places = {"checkpoint": bench.directory / f"{provider} new keys", "origin": known}
-    rates = {}
-    for rows in grid:
-        one = count(case.key, rows, **places)
-        rates[one] = tried[one.name] = one.turn(1, WARM_UP).rate
-        say(f"    tried {one.name}: {rates[one]:,.0f} records/s")
-    return max(rates, key=lambda one: rates[one])
+    peers = {rows: count(case.key, rows, **places) for rows in grid}
+    for one in peers.values():
+        tried[one.name] = one.turn(1, WARM_UP).rate
+        say(f"    tried {one.name}: {tried[one.name]:,.0f} records/s")
+    return peers

@@ -76,7 +76,7 @@ def spark_count(
     return Query(f"spark {provider} {rows:,}", checkpoint, launch, origin)
 
 
-def floor(bench: Bench, checkpoint: Path, key: str, rows: int) -> Query:
+def floor(bench: Bench, checkpoint: Path, key: str, rows: int, name: str = "floor") -> Query:
     """No state and no output: shuffle by a hash, hand all rows to Python, one row a task back."""
 
     def launch(sink: Sink) -> StreamingQuery:
@@ -91,7 +91,7 @@ def floor(bench: Bench, checkpoint: Path, key: str, rows: int) -> Query:
 
         return write(bench.source(rows, key), checkpoint, drain)
 
-    return Query("floor", checkpoint, launch)
+    return Query(name, checkpoint, launch)
 
 
 class Drain:

@@ -12,7 +12,7 @@ from godwit.workloads.rate import Rate
 from godwit.workloads.running import Run
 
 NAMES: Final = ("all-at-once", "paced")
-RATES: Final = ("5k", "20k", "80k", "160k", "320k", "640k", "1200k")
+RATES: Final = ("20k", "80k", "160k", "320k", "640k", "1200k", "2400k")
 BINS: Final = 4096
 
 
