@@ -1,6 +1,6 @@
 """What may happen to a query, as data. Faults are events like all others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -138,6 +138,23 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
         max_layers=st.sampled_from([tree.MAX_LAYERS, 1, 2]),
         events=st.lists(episode, max_size=5).map(lambda parts: tuple(chain.from_iterable(parts))),
     )
+
+
+def mixed_stories(workload: Workload) -> st.SearchStrategy[Story]:
+    """Some more epochs at the begin, in which the bins of all operators are mixed over three
+    workers, so that all share a segment, and are merged early."""
+
+    def build(story: Story, bins: int, pattern: list[int], max_layers: int) -> Story:
+        mixing = (
+            Migrate(place, 3, tuple(pattern), all_at_once(), False, None, "finish")
+            for place in range(len(workload.before) + 1)
+        )
+        feeds = (Feed(workload.records),) * 2
+        events = (*feeds, *mixing, *feeds, *feeds, *story.events)
+        return replace(story, workers=3, bins=bins, max_layers=max_layers, events=events)
+
+    bins, patterns = st.sampled_from([256, 1 << 14]), st.permutations([0, 1, 2])
+    return st.builds(build, stories(workload), bins, patterns, st.sampled_from([1, 2]))
 
 
 def _kills() -> st.SearchStrategy[Kill]:

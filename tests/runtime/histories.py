@@ -14,16 +14,18 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from godwit.errors import RefusedError
-from godwit.log import History
+from godwit.log import History, Manifest
 from godwit.log.layout import TICKS
 from godwit.model import requests
 from godwit.model.hashing import Hashes
-from godwit.model.routing import Update
+from godwit.model.routing import SEGMENTS, Update
 from godwit.runtime import control, courses
 from godwit.runtime.garbage import output_files, state_files
 from godwit.runtime.verify import verify
 from godwit.state import file as state_file
 from godwit.state import tree
+from godwit.state.run import EVERYWHERE
+from godwit.state.tree import Tree
 from godwit.testing import Simulation
 from tests.runtime.death import Death, Reaper
 from tests.runtime.events import (
@@ -341,13 +343,27 @@ class _Play:
 
     def _check_files(self, retained: list[int]) -> None:
         """Below `state` and `outputs` is what retained manifests name, and nothing else."""
-        named: set[str] = set()
+        named, parts = set[str](), set[str]()
         for epoch in retained:
             manifest = self._history.manifest(epoch)
             assert manifest is not None
+            parts |= merged_parts(manifest)
             named.update(ref.name for ref in (*state_files(manifest), *output_files(manifest)))
         root = self._history.files.root
         paths = [*(root / "state").rglob("*"), *(root / "outputs").rglob("*")]
         assert {str(path.relative_to(root)) for path in paths if path.is_file()} == named
+        self.seen["merged parts of segments"] += len(parts)
         self.seen["merged files"] += sum("-merge-" in name for name in named)
         self.seen["cut files"] += sum(name.endswith("-1.arrow") for name in named)
+
+
+def merged_parts(manifest: Manifest) -> set[str]:
+    """The merged files of which some run has not all slices of its segment."""
+    found = (Tree.from_json(one) for tables in manifest.trees.values() for one in tables.values())
+    return {
+        run.file
+        for one in found
+        for segment in range(SEGMENTS)
+        for run in one.runs(segment)
+        if run.slices != EVERYWHERE and "-merge-" in run.file
+    }

@@ -7,15 +7,18 @@ workers and bins x rollbacks, with short retentions and early merges among them.
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
 names. One run plays 2,016 histories: 63 for each of sixteen operators, of which eleven have event
 time, two have two inputs and one follows on another, and two hash functions, of which one lets many
-keys collide and most share a segment. (GODWIT_HYPOTHESIS=thorough plays 83 times as many;
---hypothesis-show-statistics says what happened in them.)
+keys collide and most share a segment; and 240 that begin with segments which workers share, and
+merge in parts. (GODWIT_HYPOTHESIS=thorough plays 83 times as many; --hypothesis-show-statistics
+says what happened in them.)
 """
+
+from collections import Counter
 
 import pytest
 from hypothesis import event, given, settings
 
 from godwit.model.hashing import hash_rows
-from tests.runtime.events import Story, stories
+from tests.runtime.events import Story, mixed_stories, stories
 from tests.runtime.expiring_workloads import FADING, FORGETFUL
 from tests.runtime.histories import Hasher, play
 from tests.runtime.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
@@ -41,3 +44,16 @@ def test_histories(workload: Workload, hashes: Hasher) -> None:
             event(what)
 
     comes_out_right()
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
+def test_histories_of_mixed_bins(workload: Workload) -> None:
+    seen = Counter[str]()
+
+    @settings(max_examples=HISTORIES // 4)
+    @given(mixed_stories(workload))
+    def comes_out_right(story: Story) -> None:
+        seen.update(play(story, workload, few_hashes))
+
+    comes_out_right()
+    assert seen["merged parts of segments"]

@@ -22,13 +22,16 @@ def test_every_slice_is_merged_by_one_who_has_bins_in_it(bins: int, dealt: str) 
         "anyhow": np.random.default_rng(bins).integers(0, 4, bins),
     }
     routing = Routing(owners[dealt], 4)
-    due = [[segment, 7] for segment in range(0, SEGMENTS, 2)]
+    due = [[step * 27 % SEGMENTS, 7] for step in range(SEGMENTS // 2)]
     intent = Intent(0, 0, "q", "o", {"counts": routing}, {"counts": {"value": due}})
-    merged = Counter[tuple[int, int]]()
+    merged, shares = Counter[tuple[int, int]](), Counter[int]()
     for worker, given in merges_by_worker(intent, "counts")["value"].items():
         assert len({merge.segment for merge in given}) == len(given)
         for merge in given:
             assert merge.slices & ~int(slices_of(routing)[worker, merge.segment]) == 0
             assert merge.layers == 7
+            shares[worker] += (merge.slices % (1 << SLICES)).bit_count()
             merged.update((merge.segment, s) for s in range(SLICES) if merge.slices >> s & 1)
+    if bins >= SEGMENTS * SLICES or dealt != "anyhow":
+        assert max(shares.values()) <= 1.1 * shares.total() / 4
     assert merged == Counter((segment, s) for segment, _ in due for s in range(SLICES))

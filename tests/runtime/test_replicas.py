@@ -36,7 +36,12 @@ def trees(draw: st.DrawFn, name: str) -> dict[str, Any]:
     slices = st.just(EVERYWHERE) | st.integers(-(1 << 63), (1 << 63) - 1)
     for number in range(count):
         for segment in draw(st.sets(st.integers(0, SEGMENTS - 1), max_size=5)):
-            segments[segment].append([number, 1, draw(slices)])
+            run = [number, 1, draw(slices)]
+            *_, newest = segments[segment] or [[]]
+            if newest and run[2] % 2:
+                newest += run
+            else:
+                segments[segment].append(run)
     return {"files": files, "segments": segments}
 
 
@@ -78,7 +83,8 @@ def brute_force(worker: int, intent: Intent, manifest: Manifest) -> set[str]:
                 for tree in manifest.trees[operator].values():
                     names |= {
                         tree["files"][number][0]
-                        for number, _, slices in tree["segments"][part // SLICES]
+                        for layer in tree["segments"][part // SLICES]
+                        for number, slices in zip(layer[::3], layer[2::3], strict=True)
                         if slices >> part % SLICES & 1
                     }
     return names

@@ -79,7 +79,7 @@ class Keeper:
     """Keeps the replicas of one executor; each `keep` is a look at the log and what follows of it.
 
     It reports an epoch of a replica only while all files that the epoch has in the worker's
-    segments are in the cache. `lock` is a descriptor of the file `keeper.lock` in the cache, which
+    slices are in the cache. `lock` is a descriptor of the file `keeper.lock` in the cache, which
     is deleted with the cache when the query ends.
     """
 

@@ -21,7 +21,7 @@ from godwit.runtime.garbage import output_files
 from godwit.runtime.snapshot import table_specs
 from godwit.state import file as state_file
 from godwit.state.file import Meta
-from godwit.state.run import in_slices, segment_offsets
+from godwit.state.run import dealt_slices, in_slices, segment_offsets, slices_of
 from godwit.state.table import FileRef, TableSpec
 from godwit.state.timed import key_hashes
 from godwit.state.tree import RunRef, Tree
@@ -266,28 +266,29 @@ class _Audit:
             if last - first != run.rows:
                 yield f"it has {last - first} rows of segment {segment}, not {run.rows}"
             elif not in_slices(keys[first:last], run.slices).all():
-                yield f"it has rows of segment {segment} in slices that its tree does not name"
+                yield f"it has rows of segment {segment} in other slices than its tree names"
         if use.since not in (None, meta.epoch):
             yield f"it says that it is of epoch {meta.epoch}, but epoch {use.since} wrote it"
         writer = self.epochs.get(meta.epoch)
         if writer is not None and writer.intent is not None:
-            yield from _misplaced(keys, meta, writer.intent)
+            yield from _misplaced(keys, meta, use, writer.intent)
 
 
 def _misgrown(before: _Epoch, after: _Epoch) -> Iterator[str]:
     """Where a tree is not the one before it, less the runs that were merged, plus new ones."""
     gained = Counter[str]()
     for (operator, table), tree in after.trees.items():
+        named = Counter[str]()
+        for run in (run for segment in range(SEGMENTS) for run in tree.runs(segment)):
+            named[run.file] += run.rows
         earlier = before.trees.get((operator, table), Tree.empty())
         if after.intent is not None:
             yield from _lost_runs(earlier, tree, _merges(after.intent, operator, table))
         for name, ref in tree.files.items():
             if name not in earlier.files:
-                runs = (run for segment in range(SEGMENTS) for run in tree.runs(segment))
-                rows = sum(run.rows for run in runs if run.file == name)
-                gained[operator] += rows
-                if rows != ref.rows:
-                    yield f"of the {ref.rows} rows of its file {name}, it names {rows}"
+                gained[operator] += named[name]
+                if named[name] != ref.rows:
+                    yield f"of the {ref.rows} rows of its file {name}, it names {named[name]}"
     for operator, receipts in after.manifest.receipts.items():
         receipted = sum(receipt["rows"] + receipt["merged_rows"] for receipt in receipts)
         if gained[operator] != receipted:
@@ -308,19 +309,27 @@ def _merges(intent: Intent, operator: str, table: str) -> dict[int, int]:
     return dict(intent.merges.get(operator, {}).get(table, ()))
 
 
-def _misplaced(hashes: np.ndarray, meta: Meta, intent: Intent) -> Iterator[str]:
-    """Rows that a worker wrote although its epoch's intent did not give them to it."""
+def _misplaced(hashes: np.ndarray, meta: Meta, use: _Use, intent: Intent) -> Iterator[str]:
+    """Rows that a worker wrote although its epoch's intent did not give them to it, or slices that
+    it did not have."""
     routing = intent.routings[meta.operator]
     if meta.kind == "merge":
         due = _merges(intent, meta.operator, meta.table)
         strays = [int(s) for s in np.flatnonzero(np.diff(meta.offsets)) if int(s) not in due]
         if strays:
             yield f"it merged segment {strays[0]}, which its epoch's intent did not ask for"
-        return
-    bins = np.unique(routing.bins_at(hashes))
-    strays = bins[routing.owners[bins] != meta.worker].tolist()
-    if strays:
-        yield (
-            f"worker {meta.worker} wrote bin {strays[0]} at epoch {meta.epoch}, which "
-            f"belonged to worker {routing.owners[strays[0]]}"
-        )
+            return
+        slices = dealt_slices(routing)
+    else:
+        bins = np.unique(routing.bins_at(hashes))
+        strays = bins[routing.owners[bins] != meta.worker].tolist()
+        if strays:
+            yield (
+                f"worker {meta.worker} wrote bin {strays[0]} at epoch {meta.epoch}, which "
+                f"belonged to worker {routing.owners[strays[0]]}"
+            )
+            return
+        slices = slices_of(routing)
+    for segment, run in use.segments.items():
+        if run.slices != slices[meta.worker, segment]:
+            yield f"its tree names other slices of segment {segment} than those of its worker"

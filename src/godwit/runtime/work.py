@@ -33,7 +33,7 @@ from godwit.state.file import Kind, WrittenFile
 from godwit.state.keys import flat
 from godwit.state.link import Link
 from godwit.state.merge import merge as merge_runs
-from godwit.state.run import EVERYWHERE, Run, Slices, in_slices, segments_of
+from godwit.state.run import EVERYWHERE, Run, Slices, in_sets, in_slices, segments_of
 from godwit.state.table import HASH, FileRef, TableSpec
 from godwit.state.timed import NEVER, Span, is_timed, key_hashes, pending
 from godwit.state.tree import Merge, Tree
@@ -174,9 +174,13 @@ class _Attempt:
         )
 
     def _check_own(self, hashes: Hashes) -> None:
-        """Nobody but the worker of a bin may change it: two deltas of an epoch share no key."""
+        """Nobody but the worker of a bin may change it: two deltas of an epoch share no key, and
+        runs that cannot have a key are not searched for it."""
         routing = self.work.routing
-        if routing is not None and np.any(routing.owners_at(hashes) != self.worker):
+        own = in_sets(hashes, self.work.slices[self.worker])
+        if routing is not None:
+            own &= routing.owners_at(hashes) == self.worker
+        if not own.all():
             raise GodwitError(
                 f"epoch {self.work.epoch}: worker {self.worker} of operator "
                 f"'{self.work.operator.name}' got records of another one's bins; nothing of this "

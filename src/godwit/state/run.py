@@ -93,6 +93,13 @@ def in_slices(hash: npt.NDArray[np.uint64], slices: int) -> npt.NDArray[np.bool_
     return found
 
 
+def in_sets(hash: npt.NDArray[np.uint64], sets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which hashes are in the sets of slices of one worker, segment by segment."""
+    has = np.unpackbits(sets.view(np.uint8), bitorder="little").view(np.bool_)
+    found: npt.NDArray[np.bool_] = has[hash >> _SLICE_SHIFT]
+    return found
+
+
 @lru_cache(maxsize=8)
 def slices_of(routing: Routing) -> Slices:
     """The slices in which each worker has bins, or parts of a bin.
@@ -108,9 +115,10 @@ def slices_of(routing: Routing) -> Slices:
 
 @lru_cache(maxsize=8)
 def dealt_slices(routing: Routing) -> Slices:
-    """Every slice for one worker, which has its first bin."""
-    firsts = routing.owners[:: max(1, routing.bins // _PARTS)]
-    return _sets(np.repeat(firsts, _PARTS // len(firsts)), np.arange(_PARTS), routing.workers)
+    """Every slice for one worker that has bins in it, and if several do, for each in turn."""
+    parts, width = np.arange(_PARTS), max(1, routing.bins // _PARTS)
+    owners = np.repeat(routing.owners, max(1, _PARTS // routing.bins)).reshape(_PARTS, width)
+    return _sets(owners[parts, parts % width], parts, routing.workers)
 
 
 def segments_of(routing: Routing, worker: int) -> list[int]:
@@ -127,7 +135,9 @@ def _sets(owners: npt.NDArray[np.int32], parts: npt.NDArray[np.int64], workers: 
     """Sets of the `parts`, slices of the whole hash space, that `owners` have."""
     has = np.zeros((workers, _PARTS), np.bool_)
     has[owners, parts] = True
-    return np.packbits(has, axis=1, bitorder="little").view("<i8")
+    sets = np.packbits(has, axis=1, bitorder="little").view("<i8")
+    sets.setflags(write=False)
+    return sets
 
 
 def _below(hash: npt.NDArray[np.uint64], bound: int) -> int:
