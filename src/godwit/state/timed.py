@@ -1,7 +1,7 @@
 """Tables in the order of time: rows that wait for a moment of event time, and go once it passed.
 
 Where other tables have the hash of a key, these have its segment in the top bits and the moment in
-the others. So the rows of a segment that are due are one slice, rows whose moment the watermark has
+the others. So the rows of a segment that are due are one range, rows whose moment the watermark has
 passed are dead without being deleted, and files, trees and merges are those of any table. Which bin
 a row belongs to says the hash of its key, which is a column.
 """
