@@ -22,7 +22,8 @@ import godwit as gw
 from godwit.errors import GodwitError
 from godwit.log.history import History
 from godwit.model.routing import SEGMENTS
-from godwit.spark.executors import live
+from godwit.spark.executors import Executors, live
+from godwit.state.cache import SUFFIX, TOUCH_SECONDS
 from godwit.workloads.executors import processes
 
 OPERATOR: Final = "profiles"
@@ -33,6 +34,7 @@ RATE: Final = 125e6  # bytes a second that an executor reads from the checkpoint
 FILLING: Final = 10  # epochs that fill Spark's store
 MIDDLE: Final = 0.3  # seconds after an epoch ended: in the middle of the next one
 LONGEST: Final = 300.0  # seconds that a query may take to settle
+UNUSED: Final = 4 * TOUCH_SECONDS  # a file of which nobody has made use for so long is not needed
 DIGEST: Final = "base64(unhex(sha2(concat('{}', {}), 512)))"  # 88 characters or more
 
 PHASES: Final = ("detection", "scheduling", "fetching", "loading", "publishing")
@@ -130,8 +132,18 @@ class Losing:
         return cls(spark, checkpoint, query, reports, replicas)
 
     def lose(self, sign: signal.Signals = signal.SIGKILL) -> Recovery:
-        """Kill an executor, or stop it for ever, and wait for the first output without it."""
+        """Kill an executor, or stop it for ever, and wait for the first output without it.
+
+        Without replicas, nobody has files of a worker that it does not run: where workers were
+        before, they would find theirs.
+        """
         self._settle()
+        if not self.replicas:
+            end = time.monotonic() + UNUSED
+            while time.monotonic() < end:
+                self._epoch()
+            Executors(self.spark).visit(_forget)
+            self._settle()
         victim = self._executors()[-1]
         began = max(self.reports)
         killed, known = lose(self.spark, victim, sign, after=self._epoch)
@@ -260,6 +272,16 @@ def kill(spark: SparkSession, executor: str) -> None:
     if process is not None:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
+
+
+def _forget() -> None:
+    """Delete the files in the caches of this executor that none of its workers uses."""
+    oldest = time.time() - UNUSED
+    for directory in os.environ["SPARK_LOCAL_DIRS"].split(","):
+        for file in Path(directory).glob(f"godwit-*/*{SUFFIX}"):
+            with suppress(FileNotFoundError):
+                if file.stat().st_mtime < oldest:
+                    file.unlink()
 
 
 def _bytes(directory: Path) -> int:

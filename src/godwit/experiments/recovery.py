@@ -59,8 +59,8 @@ def recovery(lab: Lab) -> Findings:
         for way, one in losses:
             found.setdefault((size, way), []).append(one)
             told = ", ".join(f"{name} {taken:.2f}" for name, taken in one.phases.items())
-            stored = f"{one.stored / 1e6:,.0f} MB in the checkpoint"
-            lab.say(f"{size:g} GB, {way}: {one.whole:.2f} s ({told}), {stored}")
+            amounts = f"{one.fetched / 1e6:.0f} of {one.stored / 1e6:,.0f} MB fetched"
+            lab.say(f"{size:g} GB, {way}: {one.whole:.2f} s ({told}), {amounts}")
 
     with lab.spark(CLUSTER, CONF | HEARTBEATS) as spark:
         note(sizes[0], _hung(spark, sizes[0]))
@@ -71,17 +71,15 @@ def recovery(lab: Lab) -> Findings:
 
 
 def _killed(spark: SparkSession, size: float, times: int) -> Iterator[tuple[str, Recovery]]:
-    """With state of so many GB. Without replicas the query starts anew for each loss, from the same
-    checkpoint: otherwise its worker would flee to where it has been, and find its files there."""
+    """With state of so many GB; the query goes on from the same checkpoint, with replicas."""
     with _directory() as directory:
-        for way, replicas, losses in ((REPLICAS, 1, [times]), (CHECKPOINT, 0, [1] * times)):
-            for count in losses:
-                query = Losing.start(spark, directory / "godwit", _keys(size), replicas)
-                try:
-                    for _ in range(count):
-                        yield way, query.lose()
-                finally:
-                    query.query.stop()
+        for way, replicas in ((CHECKPOINT, 0), (REPLICAS, 1)):
+            query = Losing.start(spark, directory / "godwit", _keys(size), replicas)
+            try:
+                for _ in range(times):
+                    yield way, query.lose()
+            finally:
+                query.query.stop()
         use_rocksdb(spark)
         own = LosingSpark.start(spark, directory / "spark", _keys(size))
         try:
