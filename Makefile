@@ -19,7 +19,7 @@ test: java lint
 bench: java $(STAMP)
 	$(BIN)/python -m bench
 
-# All in full, one after the other: nearly two hours.
+# All in full, one after the other: two hours.
 experiments: java $(STAMP)
 	for name in strategies nexmark overhead bins keys proportional load memory peers skew response \
 	    recovery replication failure scaling balance varying tau planning projection tasks discount; do \
