@@ -14,62 +14,12 @@ import pytest
 from godwit.errors import DamagedFileError, IncompatibleError
 from godwit.state import cache as module
 from godwit.state.cache import SUFFIX, FileCache
-from godwit.state.file import write
-from godwit.state.link import Link
-from godwit.state.table import FileRef, TableSpec
-
-SPEC = TableSpec(
-    "counts",
-    key=pa.schema([("word", pa.int64())]),
-    sub=pa.schema([]),
-    value=pa.schema([("n", pa.int64())]),
-)
-PLENTY = 1 << 30
-
-
-def rows_of(number: int, rows: int = 1000) -> pa.Table:
-    """Rows that tell which file they are of."""
-    numbers, step = [number] * rows, (1 << 64) // max(rows, 1024)
-    hashes = [i * step for i in range(rows)]
-    return pa.table([hashes, [0] * rows, numbers, numbers], SPEC.schema)
-
-
-def put(location: Path, number: int, rows: int = 1000) -> FileRef:
-    written = write(
-        location,
-        f"state/words/{number}.arrow",
-        SPEC,
-        rows_of(number, rows),
-        operator="words",
-        epoch=number,
-        worker=0,
-        kind="delta",
-    )
-    return written.ref
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
+from tests.state.cached import PLENTY, SPEC, Clock, check, forget, new_process, put, rows_of
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """Each test has a process's memory of its own, and a clock that it moves itself."""
-    clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    forget()
-    yield clock
-    forget()
-
-
-def forget() -> None:
-    """What a new process of the executor would know."""
-    module._opened._entries.clear()
-    module._usages.clear()
+    yield from new_process(monkeypatch)
 
 
 @pytest.fixture
@@ -88,12 +38,6 @@ def held(directory: Path) -> list[Path]:
 
 def size(directory: Path) -> int:
     return sum(path.stat().st_size for path in held(directory))
-
-
-def check(cache: FileCache, ref: FileRef) -> None:
-    """The file is the one asked for."""
-    run = cache.open(ref, SPEC).whole()
-    assert run.rows.equals(rows_of(int(Path(ref.name).stem), ref.rows))
 
 
 # -- hits and fetches
@@ -430,77 +374,3 @@ def test_processes_share_a_small_cache_without_harm(location: Path, directory: P
         assert fetched > 0
     assert not list(directory.glob(f"*.tmp{SUFFIX}"))
     assert size(directory) <= limit + limit // 8
-
-
-def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:
-    ref = put(tmp_path / "checkpoint", 1)
-    cache = FileCache(tmp_path / "checkpoint", tmp_path / "cache", PLENTY)
-    assert not cache.has(ref)
-    cache.fetch(ref)
-    assert cache.has(ref)
-    shutil.rmtree(tmp_path / "checkpoint")
-    assert cache.open(ref, SPEC).whole().rows == rows_of(1)
-    assert (cache.fetched_bytes, cache.hits) == (ref.bytes, 1)
-
-
-def test_what_is_here_is_told_from_what_is_not(location: Path, directory: Path) -> None:
-    cache = FileCache(location, directory, PLENTY)
-    refs = [put(location, number) for number in range(3)]
-    assert cache.here(refs) == set()
-    cache.add(refs[0])
-    cache.fetch(refs[2])
-    assert cache.here(refs) == {refs[0].name, refs[2].name}
-    assert cache.here([replace(refs[0], crc=0)]) == set()
-
-
-def test_there_is_nothing_to_fetch_of_a_file_that_is_too_large(tmp_path: Path) -> None:
-    ref = put(tmp_path / "checkpoint", 1)
-    assert FileCache(tmp_path / "checkpoint", tmp_path / "cache", ref.bytes - 1).has(ref)
-
-
-# -- the link
-
-
-class Counted(Link):
-    """A link without a limit that says what passed over it."""
-
-    def __init__(self) -> None:
-        self.taken: list[int] = []
-
-    def take(self, size: int) -> None:
-        self.taken.append(size)
-
-
-def test_what_is_fetched_passes_over_the_link_in_pieces(location: Path, directory: Path) -> None:
-    ref, link = put(location, 1, rows=100_000), Counted()
-    cache = FileCache(location, directory, PLENTY, link)
-    check(cache, ref)
-    assert sum(link.taken) == ref.bytes
-    assert len(link.taken) > 1
-    assert max(link.taken) <= 1 << 20
-    forget()
-    check(cache, ref)  # from here
-    assert sum(link.taken) == ref.bytes
-
-
-def test_a_file_that_stays_where_it_is_passes_over_the_link_when_it_is_opened(
-    location: Path, directory: Path
-) -> None:
-    ref, link = put(location, 1), Counted()
-    check(FileCache(location, directory, ref.bytes - 1, link), ref)
-    assert sum(link.taken) == ref.bytes
-
-
-def test_the_time_that_fetching_takes_is_told(
-    location: Path, directory: Path, clock: Clock
-) -> None:
-    class Slow(Link):
-        def take(self, size: int) -> None:
-            clock.now += size
-
-    small, large = put(location, 1), put(location, 2, rows=2000)
-    cache = FileCache(location, directory, small.bytes, Slow(directory / "link", 1.0))
-    check(cache, small)
-    assert cache.fetch_seconds == small.bytes
-    check(cache, large)
-    assert cache.fetch_seconds == small.bytes + large.bytes
