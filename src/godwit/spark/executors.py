@@ -18,7 +18,7 @@ from godwit.runtime.executor import executor_id
 LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where its records come from
 ROUNDS: Final = 20
 PATIENCE: Final = 1.0  # seconds
-KILLED: Final = 3.0  # in which a task that is killed has ended; Spark gives its process two
+KILLED: Final = 5.0  # in which a task that is killed has surely ended; Spark gives its process two
 POLL: Final = 0.01
 
 

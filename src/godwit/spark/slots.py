@@ -114,7 +114,7 @@ class Pinning:
         known = self._slots
         if known is None or not (known.fit(placement) or self._bears_with(known, placement)):
             self.close()
-            known = _anchored(spark, placement)
+            known = self._anchored(spark, placement)
             self._age = 0
         self._slots = known
         return replace(known, of_worker=assign(known.places, placement.homes)[:workers])
@@ -129,6 +129,26 @@ class Pinning:
         if self._slots is not None:
             self._slots.anchor.unpersist()
             self._slots = None
+
+    def _anchored(self, spark: SparkSession, placement: Placement) -> Slots:
+        """New slots: as many on each executor, and up to twice as many as are needed, so that
+        workers can be added before there have to be new slots again."""
+        executors = len(placement.executors)
+        roomy = -(-self._context.defaultParallelism // executors)
+        width = max(placement.width, min(roomy, 2 * placement.width))
+        keys = _keys(spark, width * executors)
+        for last in (*[False] * RETRIES, True):
+            idle = await_idle(self._context, placement.executors)
+            anchor, places = _cached(spark, keys, executors)
+            slots = Slots(anchor, keys, places, placement)
+            if slots.fit(placement):
+                return slots
+            if last or not idle:  # others use the executors, and may do so for ever
+                break
+            anchor.unpersist(blocking=True)
+            self._executors.ready()  # keeps one busy that has joined meanwhile and got a part
+        log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
+        return slots
 
     def _bears_with(self, slots: Slots, placement: Placement) -> bool:
         """New slots take time: if those for the same homes could not be had where they should be,
@@ -158,26 +178,6 @@ def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:
             chosen[worker] = next(iter(free))
             del free[chosen[worker]]
     return [chosen[worker] for worker in range(len(homes))]
-
-
-def _anchored(spark: SparkSession, placement: Placement) -> Slots:
-    """New slots: as many on each executor, and up to twice as many as are needed, so that workers
-    can be added before there have to be new slots again."""
-    executors = len(placement.executors)
-    roomy = -(-spark.sparkContext.defaultParallelism // executors)
-    width = max(placement.width, min(roomy, 2 * placement.width))
-    keys = _keys(spark, width * executors)
-    for last in (*[False] * RETRIES, True):
-        idle = await_idle(spark.sparkContext, placement.executors)
-        anchor, places = _cached(spark, keys, executors)
-        slots = Slots(anchor, keys, places, placement)
-        if slots.fit(placement):
-            return slots
-        if last or not idle:  # others use the executors, and may do so for ever
-            break
-        anchor.unpersist(blocking=True)
-    log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
-    return slots
 
 
 def _cached(

@@ -1,9 +1,9 @@
 """A query on three executors that are killed: `python -m tests.spark.cluster.failing HOME JAVA`.
 
 It counts by key, three workers with a replica each. What happened is left in HOME/events.json: by
-name, the epoch before it, the placement of that, the epoch in which the query had got over it, and
-what there is to say of it; HOME/seed decides what is random. In the end it kills itself, while a
-handover is open; started again, it goes on for some epochs.
+name, the epoch before it, the placement of that, the epoch that all replicas had, the epoch in
+which the query had got over it, and what there is to say of it; HOME/seed decides what is random.
+In the end it kills itself, while a handover is open; started again, it goes on for some epochs.
 """
 
 import json
@@ -55,11 +55,17 @@ class Story:
     query: gw.Query
     history: History
     events: list[dict[str, Any]] = field(default_factory=list)
+    held: int = 0  # the epoch that all replicas had when it was settled the last time
 
     def tell(self, name: str, happen: Callable[[Placement], Mapping[str, Any] | None]) -> None:
         """Let something happen to a settled query, and wait until it has got over it."""
         before = self.settled()
-        event = {"name": name, "before": self.query.epoch, "placement": before.to_json()}
+        event = {
+            "name": name,
+            "before": self.query.epoch,
+            "placement": before.to_json(),
+            "held": self.held,
+        }
         event |= happen(before) or {}
         self.settled()
         self.events.append(event | {"after": self.query.epoch})
@@ -84,6 +90,7 @@ class Story:
                 }
                 wanted = {(worker, one) for worker, (one, *_) in enumerate(placement.replicas)}
                 if newest.keys() == wanted and min(newest.values()) >= epoch - 2:
+                    self.held = min(newest.values())
                     return placement
 
     def kill(self, *executors: str) -> None:
