@@ -104,3 +104,15 @@ def test_slots_are_made_until_they_fit_or_executors_are_busy(
     made = Made(monkeypatch, *spreads, idle=idle)
     made.epoch(placement(homes))
     assert made.count == count
+
+
+def test_slots_of_a_lost_executor_are_cached_elsewhere_before_the_next_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, completed = Made(monkeypatch, "012012"), list[Sequence[str]]()
+    monkeypatch.setattr(Slots, "complete", lambda _, executors: completed.append(executors))
+    made.epoch(placement("0120"))
+    for _ in range(3):
+        made.epoch(placement("1221", "12"), operators=2)
+    assert completed == [("1", "2")]
+    assert made.count == 1

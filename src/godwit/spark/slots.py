@@ -3,14 +3,15 @@
 A worker finds its state in the cache of its executor. Spark lets nobody say where a task is to run,
 but it runs tasks where their cached input is. So a tiny cached DataFrame, the *anchor*, has one
 partition a *slot*. The records, partitioned in the same way, are joined to it, and the task of a
-slot runs on the executor that has the slot's part of the anchor. If that executor is lost, Spark
-computes and caches the part on another one.
+slot runs on the executor that has the slot's part of the anchor. If that executor is lost, the part
+is cached on another one before the next job: as long as one task of a job can run anywhere, Spark
+runs the others on any executor of their host, without waiting for theirs.
 """
 
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Final
@@ -70,6 +71,13 @@ class Slots:
             and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
         )
 
+    def complete(self, executors: Collection[str]) -> None:
+        """Cache the parts again, anywhere, that were at others than these executors."""
+        lost = [slot for slot, place in enumerate(self.places) if place not in executors]
+        if lost:
+            parts = self.anchor._jdf.javaToPython()
+            parts.collectPartitions(_ints(self.anchor.sparkSession, lost))
+
     def pin(self, rows: DataFrame, key: Column) -> DataFrame:
         """Rows brought to the slots whose keys an expression gives.
 
@@ -87,6 +95,7 @@ class Pinning:
         self._executors = Executors(spark)
         self._slots: Slots | None = None
         self._age = 0  # of the slots, in epochs
+        self._complete_at: Sequence[str] = ()  # the executors when all slots were last cached
 
     @cached_property
     def is_possible(self) -> bool:
@@ -116,7 +125,9 @@ class Pinning:
             self.close()
             known = self._anchored(spark, placement)
             self._age = 0
-        self._slots = known
+        elif self._complete_at != placement.executors:
+            known.complete(placement.executors)
+        self._slots, self._complete_at = known, placement.executors
         return replace(known, of_worker=assign(known.places, placement.homes)[:workers])
 
     def sweep(self, cache: CacheSpec) -> None:

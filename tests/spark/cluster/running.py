@@ -19,6 +19,8 @@ from godwit.runtime.snapshot import Snapshot
 from godwit.runtime.verify import verify
 from tests.spark.cluster.application import KEYS, KNOWN, ROWS
 
+PRINTED = "printed"
+
 
 def once(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], None]) -> Path:
     """A directory that is filled once, whichever of several processes of pytest needs it first."""
@@ -45,7 +47,7 @@ def run(module: str, home: Path, java: str, code: int = 0) -> None:
     }
     command = [sys.executable, "-m", module, str(home), java]
     with (
-        (home / "printed").open("w") as printed,
+        (home / PRINTED).open("a") as printed,
         subprocess.Popen(
             command,
             stdout=printed,
@@ -55,7 +57,7 @@ def run(module: str, home: Path, java: str, code: int = 0) -> None:
         ) as process,
     ):
         try:
-            assert process.wait() == code, (home / "printed").read_text()[-5000:]
+            assert process.wait() == code, (home / PRINTED).read_text()[-5000:]
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 

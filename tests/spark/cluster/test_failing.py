@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from godwit.model.placement import Placement
 from godwit.protocol.placing import LAG
 from godwit.runtime.replicas import Share
 from tests.spark.cluster.failing import EVENTS, SEED, stages
-from tests.spark.cluster.running import check, check_state, fetched, once, places, run
+from tests.spark.cluster.running import PRINTED, check, check_state, fetched, once, places, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -49,12 +50,18 @@ class Event:
         return next(e for e in self.epochs if executor not in places(self.home, e).values())
 
     def first_placed_without(self, executor: str) -> int:
-        """The first that was decided after an executor was lost.
+        """The first that was decided, or placed anew, after an executor was lost.
 
-        In one that was decided before, Spark may have run the lost tasks again itself, anywhere:
-        small ones end before the driver sees the loss and places them anew.
+        In one that was only decided before, Spark may have run the lost tasks again itself,
+        anywhere: small ones end before the driver sees the loss.
         """
-        return next(e for e in self.epochs if executor not in placed(self.home, e).executors)
+        anew = re.findall(
+            r"^epoch (\d+): lost executor (.*);", (self.home / PRINTED).read_text(), re.M
+        )
+        lost = {int(epoch) for epoch, executors in anew if executor in executors.split(", ")}
+        return next(
+            e for e in self.epochs if e in lost or executor not in placed(self.home, e).executors
+        )
 
     def assert_little_is_fetched(self, epoch: int, worker: int, held: int | None = None) -> None:
         """No more than was written since the epoch that replicas had, and that is little of the
@@ -141,9 +148,8 @@ def test_a_worker_that_loses_its_executor_flees_to_its_replica(
     home: Path, name: str, worker: int
 ) -> None:
     event = Event(home, name)
-    replica = event.before.replicas[worker][0]
-    fled = next(e for e in event.epochs if places(home, e)[worker] == replica)
-    assert fled <= event.first_placed_without(event.before.homes[worker])
+    fled = event.first_placed_without(event.before.homes[worker])
+    assert places(home, fled)[worker] == event.before.replicas[worker][0]
     event.assert_little_is_fetched(fled, worker)
 
 
