@@ -16,7 +16,7 @@ from godwit.runtime.replicas import Share
 from tests.spark.cluster.failing import EVENTS, SEED, stages
 from tests.spark.cluster.running import PRINTED, check, check_state, fetched, once, places, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
