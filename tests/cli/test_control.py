@@ -19,7 +19,7 @@ from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
 from godwit.operators import Aggregate, StateMachine
-from godwit.strategies import fluid
+from godwit.strategies import all_at_once, fluid
 from godwit.testing import Simulation
 from tests.cli.running import Running
 from tests.runtime.samples import content, drive, publish, simulate, words
@@ -213,7 +213,7 @@ def test_nothing_to_abort(query: Running, capsys: pytest.CaptureFixture[str]) ->
 def test_abort(moving: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(moving.checkpoint)]) == 0
     assert "migration 1: 2 -> 4 workers, fluid, moving, 1 of 3,072 bins" in capsys.readouterr().out
-    assert moving.command("watch", "0") == 1  # and not the newest
+    assert moving.command("watch", "0") == 2  # and not the newest
     assert "migration 0 of operator 'counts' is not known" in capsys.readouterr().err
     assert moving.command("abort", "--rollback") == 0
     assert moving.command("watch") == 1
@@ -249,7 +249,10 @@ def test_a_query_whose_process_is_gone(
     ended.wait()
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: ended.pid)
-        publish(drive(tmp_path, workers=1, bins=4), 0)
+        driver = drive(tmp_path, workers=1, bins=4)
+        assert main(["status", str(tmp_path)]) == 2
+        assert "yet: driver 1 ended in its first; start" in capsys.readouterr().err
+        publish(driver, 0)
     assert main(["status", str(tmp_path)]) == 0
     assert re.search(rf"process {ended.pid} on .*: not running\n", capsys.readouterr().out)
     assert main(["status", str(tmp_path), "--json"]) == 0
@@ -258,11 +261,31 @@ def test_a_query_whose_process_is_gone(
     assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("request 1 is stored and waits: the query is not running")
+    for command in ("status", "history"):
+        assert main([command, str(tmp_path)]) == 0
+        assert "request 1 (migrate) waits for the query's next epoch" in capsys.readouterr().out
+    assert main(["watch", str(tmp_path)]) == 3
+    told = capsys.readouterr()
+    assert told.out == "epoch 0: request 1 (migrate) waits for the query's next epoch\n"
+    assert told.err.startswith("the query is not running")
     assert main(["abort", str(tmp_path), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["answer"] == "waiting"
     monkeypatch.setattr(socket, "gethostname", lambda: "another")
     assert main(["status", str(tmp_path)]) == 0
     assert "not running" not in capsys.readouterr().out
+
+
+def test_a_migration_whose_last_epoch_is_not_published_is_ending(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    assert main(["status", str(tmp_path)]) == 2
+    assert re.search(r"yet: driver 1, process \d+ on .*, is at its first$", capsys.readouterr().err)
+    publish(driver, 0)
+    driver.migrate("counts", Routing.even(4, 1), strategy=all_at_once())
+    driver.begin(1, NO_SPARK, "")
+    assert main(["history", str(tmp_path)]) == 0
+    assert re.search(r"all-at-once +ending +1\n", capsys.readouterr().out)
 
 
 def test_a_request_that_waits_can_be_aborted(
@@ -307,17 +330,21 @@ def run(arguments: list[str]) -> int:
 
 
 BAD = {
-    "neither": (["apply", "{}"], "give a plan, or --workers"),
+    "neither": (["apply", "{}"], "say what to do: a plan, --workers N"),
+    "both": (["apply", "{}", "plan.json", "--workers", "2"], "give no --workers"),
     "strategy": (["apply", "{}", "--workers", "2", "--strategy", "x"], "unknown strategy 'x'"),
     "operator": (["apply", "{}", "--workers", "2", "--operator", "sums"], "unknown operator"),
     "workers": (["plan", "{}", "--workers", "0"], "workers must be from 1"),
     "plan file": (["apply", "{}", "missing.json"], "missing.json: no such file or directory$"),
     "out": (
         ["plan", "{0}", "--workers", "4", "--out", "{0}/godwit/format.json"],
-        r"/format\.json: file exists$",
+        r"/format\.json exists already; name another file$",
     ),
     "half a plan": (["apply", "{0}", "{0}/half.json"], r"half\.json: .*it lacks routing, moves"),
-    "no plan": (["apply", "{}", sys.executable], "not a plan that Godwit can read"),
+    "no plan": (["apply", "{}", sys.executable], r"can read \(it is not JSON\)$"),
+    "no numbers": (["apply", "{0}", "{0}/bins.json"], "'bins': 'x'.* that is no number"),
+    "no moves": (["apply", "{0}", "{0}/moves.json"], "its moves are no list"),
+    "no migration": (["watch", "{}"], "operator 'counts' has no migration$"),
     "no workers": (["plan", "{}"], "say what to plan: --workers N"),
     "no command": ([], "required: COMMAND; see godwit --help"),
     "deadline": (
@@ -335,7 +362,7 @@ BAD = {
     "format": (["state", "{}", "counts", "--export", "x.xls"], "ends in .parquet, .csv, .jsonl"),
     "projected": (
         ["plan", "{0}", "--workers", "4", "--planner", "markov", "--projected", "{0}/costs"],
-        r"/costs: holds no finished projected costs \(FileNotFound.*\); compute them first$",
+        r"/costs: holds no finished projected costs; make them with 'godwit project'$",
     ),
     "tau": (["apply", "{0}", "{0}/half.json", "--tau", "0"], "a plan is made already"),
     "epoch": (["state", "{}", "counts", "--key", "a", "--epoch", "7"], "epoch 7 .* not retained"),
@@ -347,7 +374,11 @@ def test_bad_input_is_one_line_and_changes_nothing(
     query: Running, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments, message = BAD[case]
-    (query.checkpoint / "half.json").write_text('{"operator": "counts", "workers": 2}')
+    half = {"operator": "counts", "workers": 2}
+    whole = half | {"routing": "", "moves": 7}
+    moves = [{"bins": "x", "from": 0, "to": 1}]
+    for name, data in {"half": half, "moves": whole, "bins": whole | {"moves": moves}}.items():
+        (query.checkpoint / f"{name}.json").write_text(json.dumps(data))
     before = content(query.checkpoint)
     assert run([argument.format(query.checkpoint) for argument in arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()

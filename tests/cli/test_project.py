@@ -148,7 +148,7 @@ def test_costs_that_cannot_be_read_are_one_line(
     planning = ["--workers", "3", "--planner", "markov", "--projected", str(tmp_path / "costs")]
     assert query.command("plan", *planning) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert re.match("godwit: .*/costs: holds no finished projected costs .*compute them", line)
+    assert re.match("godwit: .*/costs: holds no finished projected costs; make them", line)
 
 
 def test_what_was_not_begun_leaves_nothing(query: Running, tmp_path: Path, capsys: Output) -> None:

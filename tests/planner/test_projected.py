@@ -140,7 +140,7 @@ def test_another_problem_is_refused_in_the_same_directory(tmp_path: Path) -> Non
 
 
 def test_costs_that_are_not_there_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DamagedFileError, match="compute them first"):
+    with pytest.raises(DamagedFileError, match="make them with 'godwit project'"):
         Projected.load(tmp_path)
     with pytest.raises(ConfigError, match="none of the balanced"):
         project(small()).of([8, 8])

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import NoReturn
 
 from godwit.cli import (
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="godwit", description="Move the state of a running PySpark stream without stopping it."
     )
+    parser.add_argument("--version", action="version", version=f"godwit {version('godwit')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_to(commands)

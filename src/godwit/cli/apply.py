@@ -65,8 +65,10 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     parse(arguments.strategy)  # refuses an unknown one
-    if (arguments.plan is None) != has_target(arguments):
-        raise ConfigError("give a plan, or --workers, --rebalance or --drain, and not both")
+    if arguments.plan is None and not has_target(arguments):
+        raise ConfigError("say what to do: a plan, --workers N, --rebalance or --drain WORKER")
+    if arguments.plan is not None and has_target(arguments):
+        raise ConfigError("a plan says what to do: give no --workers, --rebalance or --drain")
     options = (arguments.planner, arguments.tau, arguments.projected)
     if arguments.plan is not None and any(option is not None for option in options):
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")

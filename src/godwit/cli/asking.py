@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from godwit.cli.output import note, print_line
-from godwit.log.history import History
+from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.journal import tick
 from godwit.model.requests import Abort, Drain, HandOver, Migrate
@@ -54,8 +54,7 @@ def ask(checkpoint: Path, make: Callable[[Intent], Asked], *, json: bool) -> Ans
     tick(history.files)
     driver = history.generations()[-1]
     if driver.gone:
-        reason = f"the query is not running (there is no process {driver.pid} on this host)"
-        return Answer(id, "waiting", f"{reason}; its next start takes the request in")
+        return Answer(id, "waiting", f"{not_running(driver)}; its next start takes the request in")
     seconds = max(ANSWER_SECONDS, min(3 * (history.pace() or 0.0), LONGEST_SECONDS))
     if not json:
         note(f"request {id} is stored; the query has {seconds:.0f} s to answer")
@@ -65,6 +64,11 @@ def ask(checkpoint: Path, make: Callable[[Intent], Asked], *, json: bool) -> Ans
             return answer
         time.sleep(LOOK_SECONDS)
     return Answer(id, "waiting", f"no query has answered within {seconds:.0f} s")
+
+
+def not_running(driver: Generation) -> str:
+    """What is the matter with a query whose driver is gone."""
+    return f"the query is not running (there is no process {driver.pid} on this host)"
 
 
 def _answer(history: History, id: int) -> Answer | None:

@@ -35,10 +35,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     overview = Overview.of(Location.parse(arguments.checkpoint).path)
     migrations = [
-        migration
-        for operator in overview.operators.values()
-        for migration in (*operator.past, operator.migration)
-        if migration is not None
+        migration for operator in overview.operators.values() for migration in operator.migrations
     ]
     migrations.sort(key=lambda migration: migration.id)
     if arguments.json:
@@ -49,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         _print_migrations(migrations)
     else:
         print("no migrations yet")
+    for request in overview.waiting:
+        print(request)
     if overview.handovers:
         print()
         _print_handovers(overview.handovers)

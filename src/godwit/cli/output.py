@@ -49,6 +49,16 @@ def size(bytes: float) -> str:
     raise AssertionError
 
 
+def duration(seconds: float) -> str:
+    """
+    >>> duration(45.3), duration(605), duration(9000)
+    ('45 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def number(count: int, noun: str) -> str:
     """
     >>> number(1, "worker"), number(1_000, "worker")

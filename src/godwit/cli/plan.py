@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from godwit.cli.command import add_command
-from godwit.cli.output import note, print_table, size
+from godwit.cli.output import duration, note, print_table, size
 from godwit.errors import ConfigError
 from godwit.log.files import Location
 from godwit.log.history import History
@@ -109,8 +109,11 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.out:
             return 0
     if arguments.out:
-        with Path(arguments.out).open("x") as file:
-            file.write(plan.to_text())
+        try:
+            with Path(arguments.out).open("x") as file:
+                file.write(plan.to_text())
+        except FileExistsError:
+            raise ConfigError(f"{arguments.out} exists already; name another file") from None
         note(f"{arguments.out}: {plan.bins:,} of {operator.routing.bins:,} bins move")
     else:
         sys.stdout.write(plan.to_text())
@@ -161,7 +164,7 @@ def explain(operator: OperatorView, plan: Plan, measured: Measured, history: His
     for strategy in strategies:
         epochs = epochs_left(strategy, origin, goal)
         text = f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}"
-        text += f", about {epochs * pace:.0f} s" if pace else ""
+        text += f", about {duration(epochs * pace)}" if pace else ""
         if not isinstance(strategy, Fluid):
             most = max(
                 (_most_read(step, sizes) for step in steps(strategy, origin, goal)), default=0
@@ -176,7 +179,7 @@ def explain(operator: OperatorView, plan: Plan, measured: Measured, history: His
         ahead = epochs_ahead(trees, origin, goal, rate * seconds)
         epochs = ahead + 1 if plan.bins else 0  # bins follow their files
         text = f"{Paced()}: about {epochs:,} epoch{'s' * (epochs != 1)}"
-        text += f", about {epochs * pace + ahead * seconds:.0f} s" if pace else ""
+        text += f", about {duration(epochs * pace + ahead * seconds)}" if pace else ""
         print(f"{text}; destinations fetch ahead for {seconds:.2f} s in one")
         order = transfers(origin.owners, goal.owners, sizes, rate)
         text = f"in phases, one partner a worker: {len(order.phases):,} epochs"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, number, print_json, print_table, size
+from godwit.cli.output import add_json, duration, number, print_json, print_table, size
 from godwit.log.files import Location
 from godwit.model.time import show
 from godwit.runtime.overview import (
@@ -52,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     for handover in overview.handovers:
         if handover.is_open:
             print(handover)
+    for request in overview.waiting:
+        print(request)
     for operator in overview.operators.values():
         _print_operator(operator, overview.epoch)
     return 0
@@ -82,7 +84,7 @@ def progress(migration: MigrationView) -> str:
     if migration.bytes_left:
         text += f", {size(migration.bytes_left)} to go"
         if migration.seconds_left is not None:
-            text += f" in about {migration.seconds_left:.0f} s"
+            text += f" in about {duration(migration.seconds_left)}"
     return text
 
 

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from godwit.cli.asking import CODES, not_running
 from godwit.cli.command import add_command
 from godwit.cli.output import note, print_line
 from godwit.cli.status import progress
+from godwit.errors import ConfigError
 from godwit.log.files import Location
-from godwit.runtime.overview import Overview
+from godwit.runtime.overview import Overview, WaitingView
 
 LOOK_SECONDS = 0.2
 SILENCE_SECONDS = 30.0
@@ -21,7 +23,8 @@ examples:
   godwit watch /data/checkpoints/counts
   godwit watch /data/checkpoints/counts 7
 
-exit code: 0 the migration is done, 1 it ended otherwise
+exit code: 0 the migration is done, 1 it ended otherwise, 2 there is no such migration, 3 the query
+is not running
 """
 
 
@@ -41,12 +44,15 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
-    operator = Overview.of(path).operator(arguments.operator)
-    known = [*operator.past, *([operator.migration] if operator.migration else [])]
+    overview = Overview.of(path)
+    operator = overview.operator(arguments.operator)
+    waiting = [one for one in overview.waiting if _asks(one, operator.name)]
+    known = [*(one.id for one in operator.migrations), *(one.id for one in waiting)]
     if not known:
-        note(f"operator '{operator.name}' has no migration")
-        return 1
-    id = known[-1].id if arguments.id is None else arguments.id
+        raise ConfigError(f"operator '{operator.name}' has no migration")
+    id = known[-1] if arguments.id is None else arguments.id
+    if id not in known:
+        raise ConfigError(f"migration {id} of operator '{operator.name}' is not known (any more)")
     return follow(path, migration_of(operator.name, id), json=arguments.json)
 
 
@@ -81,6 +87,9 @@ def follow(checkpoint: Path, look: Callable[[Overview], Sight | str], *, json: b
         if sight.notable != shown:
             shown = sight.notable
             _print(overview.begun, sight, json=json)
+        if overview.driver.gone:
+            note(f"{not_running(overview.driver)}; its next start goes on with this")
+            return CODES["waiting"]
         if overview.begun != epoch:
             epoch, since = overview.begun, time.monotonic()
         elif time.monotonic() - since > SILENCE_SECONDS:
@@ -94,8 +103,10 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
 
     def look(overview: Overview) -> Sight | str:
         view = overview.operators[operator]
-        known = [*view.past, *([view.migration] if view.migration else [])]
-        migration = next((one for one in known if one.id == id), None)
+        waiting = next((w for w in overview.waiting if w.id == id and _asks(w, operator)), None)
+        if waiting is not None:
+            return Sight("waiting", str(waiting), {"waiting": asdict(waiting)})
+        migration = next((one for one in view.migrations if one.id == id), None)
         if migration is None:
             return f"migration {id} of operator '{operator}' is not known (any more)"
         notable = (migration.arrived, migration.outcome)
@@ -106,6 +117,11 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
         return Sight(notable, f"migration {id} is {migration.outcome}", data, code)
 
     return look
+
+
+def _asks(request: WaitingView, operator: str) -> bool:
+    """Is it for a migration of an operator?"""
+    return (request.kind, request.operator) == ("migrate", operator)
 
 
 def _print(epoch: int, sight: Sight, *, json: bool) -> None:

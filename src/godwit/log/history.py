@@ -5,7 +5,9 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Self, TypeVar
 
 from godwit.errors import CheckpointError, DamagedFileError
@@ -106,12 +108,12 @@ class History:
         return self.files.numbers(MANIFESTS)
 
     def pace(self) -> float | None:
-        """The mean time from one of the last published epochs to the next, in seconds."""
+        """The median time from one of the last published epochs to the next, in seconds."""
         times = []
         for epoch in self.epochs()[-PACED:]:
             with suppress(FileNotFoundError):
                 times.append((self.files.root / manifest_name(epoch)).stat().st_mtime)
-        return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
+        return median(b - a for a, b in pairwise(times)) if len(times) > 1 else None
 
     def last(self) -> Manifest | None:
         """The newest manifest."""

@@ -88,6 +88,9 @@ class Plan:
         """What `to_text` wrote, perhaps changed by hand since."""
         try:
             data = json.loads(text)
+        except ValueError:
+            raise ConfigError("not a plan that Godwit can read (it is not JSON)") from None
+        try:
             _check_whole("it", data, [field.name for field in fields(cls)])
             moves = _moves(data.pop("moves"))
             plan = cls(**data, moves=tuple(moves))
@@ -108,12 +111,17 @@ def _check_whole(what: str, data: Any, names: Iterable[str]) -> None:
         raise ValueError(f"{what} lacks {', '.join(missing)}")
 
 
-def _moves(entries: Iterable[dict[str, Any]]) -> list[Moves]:
+def _moves(entries: Any) -> list[Moves]:
+    if not isinstance(entries, list):
+        raise TypeError("its moves are no list")
     found = []
     for entry in entries:
         _check_whole(f"move {entry}", entry, ["bins", "from", "to"])
         first, _, last = str(entry["bins"]).partition("-")
-        moves = Moves(int(first), int(last or first), int(entry["from"]), int(entry["to"]))
+        numbers = first, last or first, str(entry["from"]), str(entry["to"])
+        if not all(number.isdecimal() for number in numbers):
+            raise ValueError(f"move {entry} has something that is no number")
+        moves = Moves(*map(int, numbers))
         if moves.first > moves.last:
             raise ValueError(f"bins {entry['bins']}")
         found.append(moves)

@@ -164,8 +164,8 @@ class Projected:
             return cls(problem, stops, cost, float(outcome["bound"]), int(outcome["sweeps"]))
         except UNREADABLE as error:
             raise DamagedFileError(
-                str(directory), f"holds no finished projected costs ({error!r}); compute them first"
-            ) from None
+                str(directory), "holds no finished projected costs; make them with 'godwit project'"
+            ) from error
 
 
 def write(path: Path, array: npt.NDArray[Any]) -> None:

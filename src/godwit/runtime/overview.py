@@ -14,7 +14,7 @@ from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.model.placement import Placement, Replicas
-from godwit.model.requests import Migrate
+from godwit.model.requests import Migrate, Request
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
 from godwit.protocol.placing import Handover
@@ -57,7 +57,10 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class MigrationView:
-    """An open migration, or one of the past; bytes and seconds are estimated."""
+    """An open migration, or one of the past; bytes and seconds are estimated.
+
+    One whose last epoch is decided, but not published, is `ending`.
+    """
 
     id: int
     operator: str
@@ -70,6 +73,22 @@ class MigrationView:
     epoch: int | None
     bytes_left: int = 0
     seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingView:
+    """A request that no epoch has taken in yet; those about executors name no operator."""
+
+    id: int
+    kind: str
+    operator: str | None
+
+    @classmethod
+    def of(cls, request: Request) -> "WaitingView":
+        return cls(request.id, type(request).__name__.lower(), getattr(request, "operator", None))
+
+    def __str__(self) -> str:
+        return f"request {self.id} ({self.kind}) waits for the query's next epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +112,15 @@ class OperatorView:
 
     @property
     def imbalance(self) -> float:
-        """The records of the busiest worker over the mean of all; 1 is even."""
-        return max(w.records for w in self.workers) * len(self.workers) / max(self.records, 1)
+        """The records of the busiest worker over the mean of all; 1 is even, as without any."""
+        if not self.records:
+            return 1.0
+        return max(w.records for w in self.workers) * len(self.workers) / self.records
+
+    @property
+    def migrations(self) -> tuple[MigrationView, ...]:
+        """Those of the past, and the open one."""
+        return (*self.past, self.migration) if self.migration else self.past
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +142,7 @@ class Overview:
 
     `backlog` is how many offsets the latter leaves to read, if the sources tell. Where workers are
     pinned, there are `executors`, and `handovers`, in the order in which they were asked for.
+    Requests are `waiting` until the newest decided epoch has taken them in.
     """
 
     checkpoint: str
@@ -127,6 +154,7 @@ class Overview:
     operators: Mapping[str, OperatorView]
     executors: tuple[ExecutorView, ...] = ()
     handovers: tuple[Handover, ...] = ()
+    waiting: tuple[WaitingView, ...] = ()
 
     @classmethod
     def of(cls, checkpoint: Path) -> "Overview":
@@ -145,6 +173,7 @@ class Overview:
             },
             executors=_executors(intent),
             handovers=_handovers(manifest, intent),
+            waiting=tuple(map(WaitingView.of, history.control.requests(after=intent.control))),
         )
 
     def operator(self, name: str | None) -> OperatorView:
@@ -165,9 +194,19 @@ def newest(history: History) -> tuple[Manifest, Intent]:
         manifest = history.last()
         begun = max(history.intents(), default=None)
         if manifest is None or begun is None:
-            raise ConfigError(f"{history.root} holds no committed epoch yet")
+            raise ConfigError(f"{history.root} holds no committed epoch yet{_first(history)}")
         if (intent := history.intent(begun)) is not None:
             return manifest, intent
+
+
+def _first(history: History) -> str:
+    """Who is at the first epoch."""
+    driver = history.generations()[-1] if history.generations() else None
+    if driver is None:
+        return ""
+    if driver.gone:
+        return f": driver {driver.number} ended in its first; start the query again"
+    return f": driver {driver.number}, process {driver.pid} on {driver.host}, is at its first"
 
 
 def _executors(intent: Intent) -> tuple[ExecutorView, ...]:
@@ -230,7 +269,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
             for worker in range(routing.workers)
         ),
         migration=_open(history, intent, name, migrations["open"], sizes),
-        past=tuple(_ended(Ended.from_json(entry)) for entry in migrations["past"]),
+        past=tuple(_ended(Ended.from_json(one), manifest.epoch) for one in migrations["past"]),
     )
 
 
@@ -268,7 +307,7 @@ def _open(
     )
 
 
-def _ended(ended: Ended) -> MigrationView:
+def _ended(ended: Ended, published: int) -> MigrationView:
     return MigrationView(
         id=ended.id,
         operator=ended.operator,
@@ -277,6 +316,6 @@ def _ended(ended: Ended) -> MigrationView:
         bins=ended.bins,
         arrived=ended.arrived,
         accepted=ended.accepted,
-        outcome=str(ended.phase),
+        outcome=str(ended.phase) if ended.epoch <= published else "ending",
         epoch=ended.epoch,
     )

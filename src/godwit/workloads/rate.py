@@ -45,8 +45,8 @@ class Rate:
             raise ConfigError(f"a stretch of '{text}' is too long; write it as several")
         if len(stretches) < len(parts) or any(events < 1 for events, _ in stretches):
             raise ConfigError(
-                f"'{text}' is no rate with at least an event a stretch; "
-                "write it like '50000' or '10k for 1 min, 80k for 30 s'"
+                f"'{text}' is no rate; write it like '50000' or '10k for 1 min, 80k for 30 s', "
+                "with at least one event a stretch"
             )
         return cls(tuple(stretches))
 
