@@ -210,4 +210,6 @@ def _why(moves: Moves, origin: Routing, goal: Routing, shares: list[Sizes]) -> s
     had, mean = shares[0][moves.source], 100 / len(np.unique(goal.owners))
     if had > mean:
         return f"{moves.source} had {had:.1f} % of the load, the mean is {mean:.1f} %"
+    if shares[1][moves.source] > had:
+        return f"makes room at {moves.source} for bins with more load"
     return "the planner spreads bins so"
