@@ -22,6 +22,12 @@ settings.register_profile(
 settings.load_profile(os.environ.get("GODWIT_HYPOTHESIS", "fast"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several executors take longest: they go first, in one process, so that none waits for them
+    in the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/cluster/"))
+
+
 @pytest.fixture(scope="session")
 def spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
     """A local Spark with two cores that tries a failed task three times more, as a cluster does.
