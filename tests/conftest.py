@@ -23,8 +23,8 @@ settings.load_profile(os.environ.get("GODWIT_HYPOTHESIS", "fast"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several executors take longest: they go first, in one process, so that none waits for them
-    in the end."""
+    """Tests with several executors take longest, so they go first: with `--dist worksteal`, in one
+    process, while the other has all the rest."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/cluster/"))
 
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import godwit.operators as ops
-from godwit.cli import asking, main, plan
+from godwit.cli import asking, main, plan, watch
+from godwit.cli.watch import follow, migration_of
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
@@ -264,6 +265,7 @@ def test_a_query_whose_process_is_gone(
     for command in ("status", "history"):
         assert main([command, str(tmp_path)]) == 0
         assert "request 1 (migrate) waits for the query's next epoch" in capsys.readouterr().out
+    monkeypatch.setattr(watch, "GONE_SECONDS", 0.0)
     assert main(["watch", str(tmp_path)]) == 3
     told = capsys.readouterr()
     assert told.out == "epoch 0: request 1 (migrate) waits for the query's next epoch\n"
@@ -286,6 +288,42 @@ def test_a_migration_whose_last_epoch_is_not_published_is_ending(
     driver.begin(1, NO_SPARK, "")
     assert main(["history", str(tmp_path)]) == 0
     assert re.search(r"all-at-once +ending +1\n", capsys.readouterr().out)
+    assert main(["status", str(tmp_path)]) == 0
+    assert "all-at-once, ending, 2 of 2 bins" in capsys.readouterr().out
+
+
+def test_a_request_that_waited_and_is_refused_is_told(
+    moving: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
+    path = str(moving.checkpoint)
+    assert main(["apply", path, "--workers", "3"]) == 3
+    moving.epoch()
+    capsys.readouterr()
+    assert follow(moving.checkpoint, migration_of("counts", 2), json=False) == 1
+    assert "request 2 was refused: migration 1 of operator" in capsys.readouterr().err
+
+
+def test_a_request_that_cannot_be_read_is_told(
+    query: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (query.checkpoint / "godwit/control/1.json").write_text("{}")
+    assert main(["status", str(query.checkpoint)]) == 0
+    assert "request 1 (cannot be read) waits" in capsys.readouterr().out
+
+
+def test_without_records_the_load_is_even(
+    query: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query.epoch()
+    assert main(["status", str(query.checkpoint)]) == 0
+    assert "last epoch 0 records, imbalance 1.00\n" in capsys.readouterr().out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert re.fullmatch(r"godwit \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
 def test_a_request_that_waits_can_be_aborted(
@@ -342,7 +380,7 @@ BAD = {
     ),
     "half a plan": (["apply", "{0}", "{0}/half.json"], r"half\.json: .*it lacks routing, moves"),
     "no plan": (["apply", "{}", sys.executable], r"can read \(it is not JSON\)$"),
-    "no numbers": (["apply", "{0}", "{0}/bins.json"], "'bins': 'x'.* that is no number"),
+    "no numbers": (["apply", "{0}", "{0}/bins.json"], "'bins': 'x'.* than whole numbers from 0"),
     "no moves": (["apply", "{0}", "{0}/moves.json"], "its moves are no list"),
     "no migration": (["watch", "{}"], "operator 'counts' has no migration$"),
     "no workers": (["plan", "{}"], "say what to plan: --workers N"),

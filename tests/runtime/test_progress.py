@@ -34,6 +34,14 @@ def tell_time(sim: Simulation, checkpoint: Path) -> None:
         os.utime(checkpoint / "godwit" / manifest_name(epoch), (PACE * epoch, PACE * epoch))
 
 
+def test_the_pace_is_that_of_most_epochs_whatever_time_the_query_was_down(tmp_path: Path) -> None:
+    sim = simulate(tmp_path)
+    for epoch, time in enumerate((0, 5, 1000, 1005)):
+        sim.feed([])
+        os.utime(tmp_path / "godwit" / manifest_name(epoch), (time, time))
+    assert History(tmp_path).pace() == PACE
+
+
 def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -> None:
     sim = simulate(tmp_path, bins=16)
     sim.feed(words(*KEYS))

@@ -45,6 +45,9 @@ class Made:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *spreads: str, idle: bool = True) -> None:
         self.spreads = list(spreads)
         self.count = 0
+        self.welcomes = 0
+        self.living = "012"
+        self.anchor: Any = Mock()
         self.spark: Any = Mock()
         self.spark.sparkContext.defaultParallelism = 3
         self.pinning = Pinning(self.spark)
@@ -54,11 +57,17 @@ class Made:
         monkeypatch.setattr(module, "can_stay", lambda context: True)
         monkeypatch.setattr(module, "is_alone", lambda context: False)
         monkeypatch.setattr(self.pinning._executors, "ready", dict)
+        monkeypatch.setattr(self.pinning._executors, "welcome", self._welcome)
+        monkeypatch.setattr(module, "live", lambda context: frozenset(self.living))
+        monkeypatch.setattr(module, "_ints", lambda spark, numbers: list(numbers))
 
     def _cached(self, *_: object) -> tuple[Any, list[str]]:
         self.count += 1
         spread = self.spreads.pop(0) if len(self.spreads) > 1 else self.spreads[0]
-        return Mock(), list(spread)
+        return self.anchor, list(spread)
+
+    def _welcome(self) -> None:
+        self.welcomes += 1
 
     def epoch(self, wanted: Placement, operators: int = 1) -> list[str]:
         """Run an epoch; returns where its workers are."""
@@ -104,15 +113,17 @@ def test_slots_are_made_until_they_fit_or_executors_are_busy(
     made = Made(monkeypatch, *spreads, idle=idle)
     made.epoch(placement(homes))
     assert made.count == count
+    assert made.welcomes == count - 1  # between two tries
 
 
 def test_slots_of_a_lost_executor_are_cached_elsewhere_before_the_next_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, completed = Made(monkeypatch, "012012"), list[Sequence[str]]()
-    monkeypatch.setattr(Slots, "complete", lambda _, executors: completed.append(executors))
+    made = Made(monkeypatch, "012012")
     made.epoch(placement("0120"))
+    made.living = "12"
     for _ in range(3):
         made.epoch(placement("1221", "12"), operators=2)
-    assert completed == [("1", "2")]
+    cache = made.anchor._jdf.javaToPython().collectPartitions
+    cache.assert_called_once_with([0, 3])
     assert made.count == 1

@@ -50,12 +50,20 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+class Version(argparse.Action):
+    """Asks for the version only when it is wanted."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"godwit {version('godwit')}")
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; bad input is one line on standard error and exit code 2."""
     parser = Parser(
         prog="godwit", description="Move the state of a running PySpark stream without stopping it."
     )
-    parser.add_argument("--version", action="version", version=f"godwit {version('godwit')}")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_to(commands)

@@ -33,7 +33,7 @@ or for a budget such as 50% or 50ms), all-at-once, fluid (one bin an epoch), bat
 matched[:GAP] (one bin an epoch for each pair of a source and a destination, GAP epochs between)
 
 exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
-request waits for the query to run, or for 'godwit abort'
+request waits for the query to run, or for 'godwit abort'. With --watch as 'godwit watch'
 """
 
 

@@ -22,7 +22,7 @@ Its workers are handed over to other executors, each as soon as the other one ha
 stays drained until the query ends. For a worker, see 'godwit apply --drain'.
 
 exit code: 0 the query took it in, and with --watch it has no workers any more; 1 it was refused, 2
-bad input, 3 no query has answered yet
+bad input, 3 no query has answered yet, or it is not running any more
 """
 
 

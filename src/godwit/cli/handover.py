@@ -23,7 +23,7 @@ it has no replica of it; the worker runs there from the epoch on in which it has
 workers that are pinned to executors, see docs/operations.md.
 
 exit code: 0 the query took it in, and with --watch it is done; 1 it was refused or has failed, 2
-bad input, 3 no query has answered yet
+bad input, 3 no query has answered yet, or it is not running any more
 """
 
 

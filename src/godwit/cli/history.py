@@ -40,7 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
     migrations.sort(key=lambda migration: migration.id)
     if arguments.json:
         handovers = [asdict(handover) for handover in overview.handovers]
-        print_json({"migrations": [asdict(one) for one in migrations], "handovers": handovers})
+        waiting = [asdict(request) for request in overview.waiting]
+        print_json(
+            {
+                "migrations": [asdict(one) for one in migrations],
+                "handovers": handovers,
+                "waiting": waiting,
+            }
+        )
         return 0
     if migrations:
         _print_migrations(migrations)

@@ -115,8 +115,9 @@ def _print_operator(operator: OperatorView, epoch: int) -> None:
     )
     if operator.watermark is not None:
         print(f"watermark {show(operator.watermark)}")
-    if operator.migration:
-        print(progress(operator.migration))
+    for migration in operator.migrations:
+        if migration is operator.migration or migration.outcome == "ending":
+            print(progress(migration))
     heads = ["worker", "bins", "rows", "state", "records", "seconds"]
     rows: list[list[Any]] = [
         [w.worker, w.bins, w.rows, size(w.bytes), w.records, w.seconds] for w in operator.workers

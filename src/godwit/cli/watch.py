@@ -12,11 +12,13 @@ from godwit.cli.command import add_command
 from godwit.cli.output import note, print_line
 from godwit.cli.status import progress
 from godwit.errors import ConfigError
+from godwit.log.control import Waiting
 from godwit.log.files import Location
-from godwit.runtime.overview import Overview, WaitingView
+from godwit.runtime.overview import Overview
 
 LOOK_SECONDS = 0.2
 SILENCE_SECONDS = 30.0
+GONE_SECONDS = 5.0  # in which a process may be started again
 
 EXAMPLES = """\
 examples:
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     overview = Overview.of(path)
     operator = overview.operator(arguments.operator)
-    waiting = [one for one in overview.waiting if _asks(one, operator.name)]
+    waiting = [one for one in overview.waiting if _is_for(one, operator.name)]
     known = [*(one.id for one in operator.migrations), *(one.id for one in waiting)]
     if not known:
         raise ConfigError(f"operator '{operator.name}' has no migration")
@@ -87,11 +89,11 @@ def follow(checkpoint: Path, look: Callable[[Overview], Sight | str], *, json: b
         if sight.notable != shown:
             shown = sight.notable
             _print(overview.begun, sight, json=json)
-        if overview.driver.gone:
-            note(f"{not_running(overview.driver)}; its next start goes on with this")
-            return CODES["waiting"]
         if overview.begun != epoch:
             epoch, since = overview.begun, time.monotonic()
+        elif overview.driver.gone and time.monotonic() - since > GONE_SECONDS:
+            note(not_running(overview.driver))
+            return CODES["waiting"]
         elif time.monotonic() - since > SILENCE_SECONDS:
             note(f"no epoch has begun for {SILENCE_SECONDS:.0f} s: does the query run?")
             since = time.monotonic()
@@ -103,9 +105,11 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
 
     def look(overview: Overview) -> Sight | str:
         view = overview.operators[operator]
-        waiting = next((w for w in overview.waiting if w.id == id and _asks(w, operator)), None)
-        if waiting is not None:
-            return Sight("waiting", str(waiting), {"waiting": asdict(waiting)})
+        for request in overview.waiting:
+            if request.id == id and _is_for(request, operator):
+                return Sight("waiting", str(request), {"waiting": asdict(request)})
+        if str(id) in overview.refused:
+            return f"request {id} was refused: {overview.refused[str(id)]}"
         migration = next((one for one in view.migrations if one.id == id), None)
         if migration is None:
             return f"migration {id} of operator '{operator}' is not known (any more)"
@@ -119,7 +123,7 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
     return look
 
 
-def _asks(request: WaitingView, operator: str) -> bool:
+def _is_for(request: Waiting, operator: str) -> bool:
     """Is it for a migration of an operator?"""
     return (request.kind, request.operator) == ("migrate", operator)
 

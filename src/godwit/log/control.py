@@ -1,15 +1,28 @@
 """The control requests of a checkpoint, durable under ids that grow and are never reused."""
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from godwit.errors import DamagedFileError
 from godwit.log.files import Files
 from godwit.log.layout import CONTROL, UNDONE, request_name
-from godwit.log.records import decode_as, encode
+from godwit.log.records import decode, decode_as, encode
 from godwit.model.requests import Request, Schedule, request_from_json
 
 R = TypeVar("R", bound=Request)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request that no epoch has taken in yet; those about executors name no operator."""
+
+    id: int
+    kind: str
+    operator: str | None
+
+    def __str__(self) -> str:
+        return f"request {self.id} ({self.kind}) waits for the query's next epoch"
 
 
 class Control:
@@ -48,6 +61,23 @@ class Control:
         name = request_name(number)
         data = self._files.read(name)
         return decode_as(self._files.root / name, data, "request", request_from_json)
+
+    def waiting(self, after: int) -> list[Waiting]:
+        """Those with ids above `after`, as far as anybody can tell beside a query that runs on."""
+        found = []
+        for number in self.ids():
+            with suppress(FileNotFoundError):  # it was put aside
+                if number > after:
+                    found.append(self._waiting(number))
+        return found
+
+    def _waiting(self, number: int) -> Waiting:
+        name = request_name(number)
+        try:
+            body = decode(self._files.root / name, self._files.read(name), "request")
+            return Waiting(number, body["kind"], body.get("operator"))
+        except (DamagedFileError, LookupError, AttributeError, TypeError):
+            return Waiting(number, "cannot be read", None)
 
     def last(self, number: int) -> int | None:
         """The last epoch that a schedule is about; remembered, as requests can be large.

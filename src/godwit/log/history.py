@@ -30,7 +30,7 @@ from godwit.model.routing import Routing
 
 T = TypeVar("T")
 
-PACED = 10  # epochs whose mean pace is told
+PACED = 10  # epochs whose median pace is told
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def _moves(entries: Any) -> list[Moves]:
         first, _, last = str(entry["bins"]).partition("-")
         numbers = first, last or first, str(entry["from"]), str(entry["to"])
         if not all(number.isdecimal() for number in numbers):
-            raise ValueError(f"move {entry} has something that is no number")
+            raise ValueError(f"move {entry} has something else than whole numbers from 0")
         moves = Moves(*map(int, numbers))
         if moves.first > moves.last:
             raise ValueError(f"bins {entry['bins']}")

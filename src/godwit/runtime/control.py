@@ -209,7 +209,7 @@ class Control:
             return bytes_by_bin(self._trees[operator].values(), bins)
 
     def pace(self) -> float | None:
-        """The mean time from one of the last epochs to the next, in seconds."""
+        """The median time from one of the last epochs to the next, in seconds."""
         return self._journal.pace()
 
     def outcome(self, migration: int) -> Phase | None:

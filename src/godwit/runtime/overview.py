@@ -3,18 +3,19 @@
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from godwit.errors import ConfigError
+from godwit.log.control import Waiting
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.model.placement import Placement, Replicas
-from godwit.model.requests import Migrate, Request
+from godwit.model.requests import Migrate
 from godwit.model.routing import Routing
 from godwit.protocol.migration import Ended, Migration
 from godwit.protocol.placing import Handover
@@ -76,22 +77,6 @@ class MigrationView:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingView:
-    """A request that no epoch has taken in yet; those about executors name no operator."""
-
-    id: int
-    kind: str
-    operator: str | None
-
-    @classmethod
-    def of(cls, request: Request) -> "WaitingView":
-        return cls(request.id, type(request).__name__.lower(), getattr(request, "operator", None))
-
-    def __str__(self) -> str:
-        return f"request {self.id} ({self.kind}) waits for the query's next epoch"
-
-
-@dataclass(frozen=True, slots=True)
 class OperatorView:
     """One operator: its routing in the newest decided epoch, its state, its last epoch."""
 
@@ -142,7 +127,8 @@ class Overview:
 
     `backlog` is how many offsets the latter leaves to read, if the sources tell. Where workers are
     pinned, there are `executors`, and `handovers`, in the order in which they were asked for.
-    Requests are `waiting` until the newest decided epoch has taken them in.
+    Requests are `waiting` until the newest decided epoch has taken them in; of the last ones it
+    says which were `refused`, and why.
     """
 
     checkpoint: str
@@ -154,7 +140,8 @@ class Overview:
     operators: Mapping[str, OperatorView]
     executors: tuple[ExecutorView, ...] = ()
     handovers: tuple[Handover, ...] = ()
-    waiting: tuple[WaitingView, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, checkpoint: Path) -> "Overview":
@@ -173,7 +160,8 @@ class Overview:
             },
             executors=_executors(intent),
             handovers=_handovers(manifest, intent),
-            waiting=tuple(map(WaitingView.of, history.control.requests(after=intent.control))),
+            waiting=tuple(history.control.waiting(after=intent.control)),
+            refused=intent.refused,
         )
 
     def operator(self, name: str | None) -> OperatorView:
@@ -201,12 +189,11 @@ def newest(history: History) -> tuple[Manifest, Intent]:
 
 def _first(history: History) -> str:
     """Who is at the first epoch."""
-    driver = history.generations()[-1] if history.generations() else None
-    if driver is None:
-        return ""
-    if driver.gone:
-        return f": driver {driver.number} ended in its first; start the query again"
-    return f": driver {driver.number}, process {driver.pid} on {driver.host}, is at its first"
+    for driver in history.generations()[-1:]:
+        if driver.gone:
+            return f": driver {driver.number} ended in its first; start the query again"
+        return f": driver {driver.number}, process {driver.pid} on {driver.host}, is at its first"
+    return ""
 
 
 def _executors(intent: Intent) -> tuple[ExecutorView, ...]:

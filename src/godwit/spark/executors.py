@@ -71,6 +71,11 @@ class Executors:
         """By Spark's id: the host. The first call waits for those that there are."""
         if not self._hosts:
             self._hosts |= self.visit(_import)
+        living = self.welcome()
+        return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
+
+    def welcome(self) -> frozenset[str]:
+        """Let those that have joined get ready, busy until then; returns all that live."""
         living = live(self._spark.sparkContext)
         new = living - self._hosts.keys()
         if new and not (self._welcoming and self._welcoming.is_alive()):
@@ -82,7 +87,7 @@ class Executors:
             if new - self._tried:  # one that cannot be welcomed holds up no further epoch
                 self._await_tasks(job, self._welcoming)
             self._tried |= new
-        return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
+        return living
 
     def have_changed(self, placed: Collection[str]) -> bool:
         """Are others ready than those that were `placed`, or is there one to be welcomed?"""

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from godwit.model.placement import Placement
 from godwit.runtime.executor import executor_id
 from godwit.runtime.work import CacheSpec
-from godwit.spark.executors import Executors, await_idle, can_stay, is_alone
+from godwit.spark.executors import Executors, await_idle, can_stay, is_alone, live
 from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
@@ -72,7 +72,7 @@ class Slots:
         )
 
     def complete(self, executors: Collection[str]) -> None:
-        """Cache the parts again, anywhere, that were at others than these executors."""
+        """Cache the parts again, anywhere, whose executor is not among these."""
         lost = [slot for slot, place in enumerate(self.places) if place not in executors]
         if lost:
             parts = self.anchor._jdf.javaToPython()
@@ -95,7 +95,7 @@ class Pinning:
         self._executors = Executors(spark)
         self._slots: Slots | None = None
         self._age = 0  # of the slots, in epochs
-        self._complete_at: Sequence[str] = ()  # the executors when all slots were last cached
+        self._complete_with: frozenset[str] = frozenset()  # executors when all slots were cached
 
     @cached_property
     def is_possible(self) -> bool:
@@ -120,14 +120,14 @@ class Pinning:
         if placement is None:
             self.close()
             return None
-        known = self._slots
+        known, living = self._slots, live(self._context)
         if known is None or not (known.fit(placement) or self._bears_with(known, placement)):
             self.close()
             known = self._anchored(spark, placement)
             self._age = 0
-        elif self._complete_at != placement.executors:
-            known.complete(placement.executors)
-        self._slots, self._complete_at = known, placement.executors
+        elif self._complete_with != living:
+            known.complete(living)
+        self._slots, self._complete_with = known, living
         return replace(known, of_worker=assign(known.places, placement.homes)[:workers])
 
     def sweep(self, cache: CacheSpec) -> None:
@@ -157,8 +157,9 @@ class Pinning:
             if last or not idle:  # others use the executors, and may do so for ever
                 break
             anchor.unpersist(blocking=True)
-            self._executors.ready()  # keeps one busy that has joined meanwhile and got a part
-        log.warning("slots are spread unevenly, since executors are busy: %s", Counter(places))
+            self._executors.welcome()  # one that has joined may have got a part: keep it busy
+        why = "executors are busy or have just come"
+        log.warning("slots are spread unevenly, since %s: %s", why, Counter(places))
         return slots
 
     def _bears_with(self, slots: Slots, placement: Placement) -> bool:

@@ -58,6 +58,7 @@ class Event:
         anew = re.findall(
             r"^epoch (\d+): lost executor (.*);", (self.home / PRINTED).read_text(), re.M
         )
+        assert anew, "the log of losses reads otherwise"
         lost = {int(epoch) for epoch, executors in anew if executor in executors.split(", ")}
         return next(
             e for e in self.epochs if e in lost or executor not in placed(self.home, e).executors
