@@ -58,7 +58,6 @@ class Made:
         monkeypatch.setattr(module, "is_alone", lambda context: False)
         monkeypatch.setattr(self.pinning._executors, "ready", dict)
         monkeypatch.setattr(self.pinning._executors, "welcome", self._welcome)
-        monkeypatch.setattr(module, "live", lambda context: frozenset(self.living))
         monkeypatch.setattr(module, "_ints", lambda spark, numbers: list(numbers))
 
     def _cached(self, *_: object) -> tuple[Any, list[str]]:
@@ -66,8 +65,9 @@ class Made:
         spread = self.spreads.pop(0) if len(self.spreads) > 1 else self.spreads[0]
         return self.anchor, list(spread)
 
-    def _welcome(self) -> None:
+    def _welcome(self) -> frozenset[str]:
         self.welcomes += 1
+        return frozenset(self.living)
 
     def epoch(self, wanted: Placement, operators: int = 1) -> list[str]:
         """Run an epoch; returns where its workers are."""
@@ -113,7 +113,7 @@ def test_slots_are_made_until_they_fit_or_executors_are_busy(
     made = Made(monkeypatch, *spreads, idle=idle)
     made.epoch(placement(homes))
     assert made.count == count
-    assert made.welcomes == count - 1  # between two tries
+    assert made.welcomes == count + 1  # before the first, between two, and before the epoch's job
 
 
 def test_slots_of_a_lost_executor_are_cached_elsewhere_before_the_next_job(

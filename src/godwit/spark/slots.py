@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from godwit.model.placement import Placement
 from godwit.runtime.executor import executor_id
 from godwit.runtime.work import CacheSpec
-from godwit.spark.executors import Executors, await_idle, can_stay, is_alone, live
+from godwit.spark.executors import Executors, await_idle, can_stay, is_alone
 from godwit.spark.settings import settings
 
 SLOT: Final = "_slot"
@@ -120,11 +120,11 @@ class Pinning:
         if placement is None:
             self.close()
             return None
-        known, living = self._slots, live(self._context)
+        known, living = self._slots, self._executors.welcome()
         if known is None or not (known.fit(placement) or self._bears_with(known, placement)):
             self.close()
             known = self._anchored(spark, placement)
-            self._age = 0
+            living, self._age = self._executors.welcome(), 0
         elif self._complete_with != living:
             known.complete(living)
         self._slots, self._complete_with = known, living
