@@ -32,7 +32,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--rate", default="10k", help="events a second (default: 10k)")
     parser.add_argument("--workers", type=int, default=2, help="at the begin (default: 2)")
     parser.add_argument("--for", dest="length", default="60 s", help="how long (default: 60 s)")
-    parser.add_argument("--warm-up", default="10 s", help="not measured (default: 10 s)")
+    parser.add_argument(
+        "--warm-up",
+        default="10 s",
+        help="not measured; Spark takes half a minute to settle (default: 10 s)",
+    )
     parser.add_argument(
         "--migrate",
         action="append",
@@ -91,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         for name, found in summary.items()
     ]
     print_table(["latency", "events", *summary["all"]], rows)
+    if "steady" not in summary:
+        note("no epoch without a move was measured: let the first one begin later, or run longer")
     for one in report.migrations:
         took = "-" if one.ended is None else f"{one.ended - one.asked:.1f} s"
         print(f"{one.operator}, {one.bins:,} bins, {one.strategy}: {one.outcome}, {took}")
