@@ -11,7 +11,8 @@ Here there is one thread then, of Arrow's memory allocator, which provides for f
 from pyspark import worker  # noqa: F401
 from pyspark.daemon import manager
 
-import godwit.spark.engine  # noqa: F401
+from godwit.spark.executors import prepare
 
 if __name__ == "__main__":
+    prepare()
     manager()

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import Final
 
 import pyarrow as pa
@@ -70,7 +71,7 @@ class Executors:
     def ready(self) -> dict[str, str]:
         """By Spark's id: the host. The first call waits for those that there are."""
         if not self._hosts:
-            self._hosts |= self.visit(_import)
+            self._hosts |= self.visit(prepare)
         living = self.welcome()
         return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
 
@@ -115,7 +116,7 @@ class Executors:
     def _welcome(self, job: str) -> None:
         with suppress(Exception):  # Spark may have ended; whoever is overlooked is asked again
             self._spark.sparkContext.setJobGroup(job, "welcomes executors")
-            self._hosts |= self.visit(_import, rounds=1)
+            self._hosts |= self.visit(prepare, rounds=1)
 
     def _await_tasks(self, job: str, thread: threading.Thread) -> None:
         """Wait until no task of a job waits for a core, unless others keep them all busy."""
@@ -140,8 +141,15 @@ def _cores(context: SparkContext) -> int:
     return max(int(scala.maxNumConcurrentTasks(profile)), len(live(context)))
 
 
-def _import() -> None:
-    import godwit.spark.engine  # noqa: F401  # it takes a second, which later tasks save
+def prepare() -> None:
+    """Import what tasks need: that takes seconds, which later ones save.
+
+    Pandas is not used, but Arrow imports it, if it is there, with the first array that it is given.
+    """
+    import godwit.spark.engine  # noqa: F401
+
+    with suppress(ImportError):
+        import_module("pandas")
 
 
 def _done(do: Callable[[], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
