@@ -4,6 +4,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/)java
 
+# Tests and tasks start many processes: the first one keeps the modules that it compiles.
+unexport PYTHONDONTWRITEBYTECODE
 export SPARK_LOCAL_IP := 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
