@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,22 +13,9 @@ import pytest
 from godwit.errors import DamagedFileError, IncompatibleError
 from godwit.state import cache as module
 from godwit.state.cache import SUFFIX, FileCache
-from tests.state.cached import PLENTY, SPEC, Clock, check, forget, new_process, put, rows_of
+from tests.state.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
 
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    yield from new_process(monkeypatch)
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def held(directory: Path) -> list[Path]:

@@ -1,7 +1,6 @@
 """Fetching files into the cache: ahead of need, and over a link."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,22 +8,9 @@ import pytest
 
 from godwit.state.cache import FileCache
 from godwit.state.link import Link
-from tests.state.cached import PLENTY, SPEC, Clock, check, forget, new_process, put, rows_of
+from tests.state.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
 
-
-@pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    yield from new_process(monkeypatch)
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""Requests that nobody has answered yet, and queries that do not run."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from godwit.cli import asking, main, watch
+from godwit.cli.watch import follow, migration_of
+from godwit.log.spark_log import NO_SPARK
+from godwit.model.routing import Routing
+from godwit.strategies import all_at_once
+from tests.cli.running import Running
+from tests.runtime.samples import drive, publish
+
+
+def test_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(drive(tmp_path, workers=1, bins=4), 0)
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
+    assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "request 1 is stored; the query has 0 s to answer"
+    assert second == "request 1 is stored and waits: no query has answered within 0 s"
+    driver = drive(tmp_path)
+    publish(driver, 1)
+    assert driver.routing("counts").workers == 2
+
+
+def test_a_query_whose_process_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: ended.pid)
+        driver = drive(tmp_path, workers=1, bins=4)
+        assert main(["status", str(tmp_path)]) == 2
+        assert "yet: driver 1 ended in its first; start" in capsys.readouterr().err
+        publish(driver, 0)
+    assert main(["status", str(tmp_path)]) == 0
+    assert re.search(rf"process {ended.pid} on .*: not running\n", capsys.readouterr().out)
+    assert main(["status", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["driver"]["gone"]
+    monkeypatch.setattr(asking, "LOOK_SECONDS", None)  # nothing can be waited for
+    assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("request 1 is stored and waits: the query is not running")
+    for command in ("status", "history"):
+        assert main([command, str(tmp_path)]) == 0
+        assert "request 1 (migrate) waits for the query's next epoch" in capsys.readouterr().out
+    monkeypatch.setattr(watch, "GONE_SECONDS", 0.0)
+    assert main(["watch", str(tmp_path)]) == 3
+    told = capsys.readouterr()
+    assert told.out == "epoch 0: request 1 (migrate) waits for the query's next epoch\n"
+    assert told.err.startswith("the query is not running")
+    assert main(["abort", str(tmp_path), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["answer"] == "waiting"
+    monkeypatch.setattr(socket, "gethostname", lambda: "another")
+    assert main(["status", str(tmp_path)]) == 0
+    assert "not running" not in capsys.readouterr().out
+
+
+def test_a_migration_whose_last_epoch_is_not_published_is_ending(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = drive(tmp_path, workers=2, bins=4)
+    assert main(["status", str(tmp_path)]) == 2
+    assert re.search(r"yet: driver 1, process \d+ on .*, is at its first$", capsys.readouterr().err)
+    publish(driver, 0)
+    driver.migrate("counts", Routing.even(4, 1), strategy=all_at_once())
+    driver.begin(1, NO_SPARK, "")
+    assert main(["history", str(tmp_path)]) == 0
+    assert re.search(r"all-at-once +ending +1\n", capsys.readouterr().out)
+    assert main(["status", str(tmp_path)]) == 0
+    assert "all-at-once, ending, 2 of 2 bins" in capsys.readouterr().out
+
+
+def test_a_request_that_waited_and_is_refused_is_told(
+    moving: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
+    path = str(moving.checkpoint)
+    assert main(["apply", path, "--workers", "3"]) == 3
+    moving.epoch()
+    capsys.readouterr()
+    assert follow(moving.checkpoint, migration_of("counts", 2), json=False) == 1
+    assert "request 2 was refused: migration 1 of operator" in capsys.readouterr().err
+
+
+def test_a_request_that_cannot_be_read_is_told(
+    query: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (query.checkpoint / "godwit/control/1.json").write_text("{}")
+    assert main(["status", str(query.checkpoint)]) == 0
+    assert "request 1 (cannot be read) waits" in capsys.readouterr().out
+
+
+def test_a_request_that_waits_can_be_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(drive(tmp_path, workers=1, bins=4), 0)
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
+    assert main(["apply", str(tmp_path), "--workers", "2", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["answer"] == "waiting"
+    assert main(["abort", str(tmp_path)]) == 3
+    driver = drive(tmp_path)
+    publish(driver, 1)
+    assert driver.routing("counts").workers == 1
+    assert driver.outcome(1) == "aborted"

@@ -1,0 +1,23 @@
+"""A checkpoint, a cache, and a process that knows no file of either."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.state.cached import Clock, new_process
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    yield from new_process(monkeypatch)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
