@@ -19,13 +19,13 @@ test: java lint
 	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: java $(STAMP)
-	$(BIN)/python -m bench
+	$(BIN)/python -m lab bench
 
 # All in full, one after the other: two hours.
 experiments: java $(STAMP)
 	for name in strategies nexmark overhead bins keys proportional load memory peers skew response \
 	    recovery replication failure scaling balance varying tau planning projection tasks discount; do \
-	  $(BIN)/godwit experiment $$name --full --output bench/results/experiments || exit 1; done
+	  $(BIN)/python -m lab experiment $$name --full --output lab/results/experiments || exit 1; done
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -96,7 +96,7 @@ def main() -> None:
 def play(home: Path) -> Iterator[Run]:
     """One run for each strategy, in one Spark application."""
     say("starting Spark: two executors with two cores, each of which reads state at 1 Gbit/s")
-    spark = SparkSession.builder.config(map=CLUSTER).getOrCreate()
+    spark = SparkSession.builder.config(map={**CLUSTER}).getOrCreate()
     for strategy in STRATEGIES:
         say(f"\n{strategy}: a state of {USERS:,} users and about {USERS * PAGE_BYTES >> 20} MiB")
         yield migrate(spark, home / strategy, strategy)
@@ -181,13 +181,13 @@ def seen(
     fetched: int,
 ) -> Run:
     state = gw.read_state(spark, checkpoint, "users")
-    began = state.where("user = 0").first().since.timestamp()
+    began = state.where("user = 0").collect()[0].since.timestamp()
     latencies = [
         (second - began, delivered - second)
         for delivered, first, last in epochs(query)
         for second in (began + number + 1 for number in range(first, last))
     ]
-    views = state.agg({"views": "sum"}).first()[0]
+    views = state.agg({"views": "sum"}).collect()[0][0]
     right = state.where(f"views = {views} div {USERS} + int(user < {views} % {USERS})").count()
     say(f"  {views:,} views counted; the counts of {right:,} users are exactly right")
     exact = right == USERS and views >= last_second(query) * VIEWS_A_SECOND

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
-from tests.spark.kills.application import QUICK_JAVA, QUICK_SQL
+from tests.support.kills.application import QUICK_JAVA, QUICK_SQL
 
 # `fast` is the default; GODWIT_HYPOTHESIS=thorough searches longer. A shared machine stalls, so no
 # example has a deadline of its own; pytest's timeout ends a test that hangs.

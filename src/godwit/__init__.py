@@ -1,5 +1,9 @@
 """Move the state of a running PySpark stream without stopping it."""
 
+from godwit.aggregates.functions import avg, count, first, last, max, min, sum
+from godwit.api.handles import Migration, Scheduled
+from godwit.api.query import Query
+from godwit.api.stream import Job, Stream, stream
 from godwit.errors import (
     CheckpointError,
     ConfigError,
@@ -10,20 +14,16 @@ from godwit.errors import (
     OperatorError,
     RefusedError,
 )
+from godwit.inspect.prometheus import PrometheusFile
+from godwit.inspect.report import EpochReport, OperatorReport
 from godwit.log.restore import restore
+from godwit.migration.strategies import all_at_once, batched, fluid, matched, paced
 from godwit.model.routing import Routing, Update
 from godwit.operators.forms import List, Map, Value
-from godwit.operators.functions import avg, count, first, last, max, min, sum
 from godwit.operators.windows import counted, session, sliding, tumbling
-from godwit.runtime.prometheus import PrometheusFile
-from godwit.runtime.report import EpochReport, OperatorReport
-from godwit.spark.handles import Migration, Scheduled
 from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
-from godwit.spark.query import Query
-from godwit.spark.reading import read_state
 from godwit.spark.sinks import console, files, foreach_batch, memory, table
-from godwit.spark.stream import Job, Stream, stream
-from godwit.strategies import all_at_once, batched, fluid, matched, paced
+from godwit.spark.state_reader import read_state
 
 __all__ = [
     "CheckpointError",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from godwit.migration.strategies import fluid
 from godwit.model.routing import Routing
-from godwit.strategies import fluid
-from tests.cli.running import Running
-from tests.runtime.samples import publish, simulate, words
+from tests.support.command_line import Running
+from tests.support.simulated import publish, simulate, words
 
 
 def run_query(checkpoint: Path, bins: int) -> Running:

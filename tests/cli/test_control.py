@@ -19,10 +19,10 @@ from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
 from godwit.operators import Aggregate, StateMachine
 from godwit.testing import Simulation
-from tests.cli.running import Running
-from tests.runtime.samples import content, simulate, words
-from tests.runtime.timed_workloads import at
-from tests.runtime.window_workloads import WINDOWS
+from tests.support.command_line import Running
+from tests.support.simulated import content, simulate, words
+from tests.support.timed_workloads import at
+from tests.support.window_workloads import WINDOWS
 
 
 def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from godwit.cli import main
 from godwit.log import Intent
-from godwit.model.placement import Held
-from godwit.runtime.replicas import Progress, write_progress
+from godwit.placement.slots import Held
 from godwit.testing import Simulation
-from tests.cli.running import Running
-from tests.runtime.samples import drive, idle, simulate, words
+from godwit.worker.replicas import KeeperProgress, write_progress
+from tests.support.command_line import Running
+from tests.support.simulated import drive, idle, simulate, words
 
 EXECUTORS = {"0": "one", "1": "two", "2": "three"}
 
@@ -47,7 +47,7 @@ def fetched(sim: Simulation) -> None:
     assert placement is not None
     held = {worker: Held(sim.committed) for worker in range(len(placement.slots))}
     for executor in placement.executors:
-        report = Progress(executor, 1, sim.committed, held, 0, 0.0)
+        report = KeeperProgress(executor, 1, sim.committed, held, 0, 0.0)
         write_progress(sim.driver._journal.files, sim.driver._journal.generation, report)
 
 
@@ -109,7 +109,7 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
     held = [Held(2), Held(1, 2048), Held(None, 3072)]
     for executor in EXECUTORS:
         mine = {worker: held[worker] for worker in range(3) if copies[worker] == executor}
-        report = Progress(executor, 1, 2, mine, 0, 0.0)
+        report = KeeperProgress(executor, 1, 2, mine, 0, 0.0)
         write_progress(driver._journal.files, driver._journal.generation, report)
     assert main(["status", str(tmp_path)]) == 0
     head, _, *rows = capsys.readouterr().out.splitlines()[-5:]
@@ -181,7 +181,7 @@ def test_workers_that_are_not_pinned(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_request_for_executors_of_an_application_that_has_ended(
     query: Placed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("godwit.cli.asking.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("godwit.cli.requests.ANSWER_SECONDS", 0.2)
     assert main(["handover", str(query.checkpoint), "0", "1"]) == 3
     assert main(["drain", str(query.checkpoint), "1"]) == 3
     query.sim.restart()

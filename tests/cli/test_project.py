@@ -12,8 +12,8 @@ from godwit.cli import project as command
 from godwit.planner.chain import Chain
 from godwit.planner.iteration import here
 from godwit.planner.projected import Projected
-from tests.cli.running import Running
-from tests.runtime.samples import content, simulate, words
+from tests.support.command_line import Running
+from tests.support.simulated import content, simulate, words
 
 Output = pytest.CaptureFixture[str]
 

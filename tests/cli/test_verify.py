@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from godwit.cli import main
-from tests.runtime.damage import flip, new_files
-from tests.runtime.samples import drive, simulate, words
+from tests.support.damage import flip, new_files
+from tests.support.simulated import drive, simulate, words
 
 
 @pytest.fixture

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from godwit.cli import asking, main, watch
+from godwit.cli import main, watch
+from godwit.cli import requests as asking
 from godwit.cli.watch import follow, migration_of
 from godwit.log.spark_log import NO_SPARK
+from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
-from godwit.strategies import all_at_once
-from tests.cli.running import Running
-from tests.runtime.samples import drive, publish
+from tests.support.command_line import Running
+from tests.support.simulated import drive, publish
 
 
 def test_no_answer(

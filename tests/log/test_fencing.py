@@ -13,8 +13,8 @@ import pytest
 from godwit import faults
 from godwit.errors import FencedError
 from godwit.log import History, Journal
-from godwit.log.files import Files
-from tests.log.samples import files_below, intent_of, journal_at, manifest_of, run
+from godwit.storage.local import LocalStore
+from tests.support.log_samples import files_below, intent_of, journal_at, manifest_of, run
 
 OPENERS = 6
 
@@ -98,7 +98,7 @@ def test_a_takeover_between_the_check_and_the_change_still_fences(
 
     if instant == "before the draft":
         operation = "delete" if change == "delete" else "create"
-        monkeypatch.setattr(Files, operation, take_over(getattr(Files, operation)))
+        monkeypatch.setattr(LocalStore, operation, take_over(getattr(LocalStore, operation)))
     elif change == "delete":
         monkeypatch.setattr(Path, "rename", take_over(Path.rename))
     else:

@@ -14,9 +14,9 @@ from godwit import faults
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal
 from godwit.log.records import FORMAT
-from godwit.model.requests import Migrate
+from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
-from tests.log.samples import (
+from tests.support.log_samples import (
     EVEN,
     files_below,
     intent_of,
@@ -154,7 +154,7 @@ def test_pruning_keeps_the_newest_manifest_an_open_epoch_and_open_requests(tmp_p
     assert journal.intents() == [0]
     run(journal, 0, 1, 2)
     journal.begin(intent_of(3, {"counts": OTHER}))
-    add = journal.control.add
+    add = journal.requests.add
     done, open, mixed, newest = (
         add(schedule_of(epoch, *epochs)).id
         for epoch, epochs in [(1, [1]), (9, [9]), (1, [1, 9]), (1, [1])]
@@ -163,24 +163,24 @@ def test_pruning_keeps_the_newest_manifest_an_open_epoch_and_open_requests(tmp_p
     journal.prune(100)
     assert journal.epochs() == [2]
     assert journal.intents() == [0, 2, 3]  # 2 refers to 0
-    assert journal.control.ids() == [open, mixed, newest]
+    assert journal.requests.ids() == [open, mixed, newest]
 
 
 def test_pruning_keeps_requests_that_intents_are_about(tmp_path: Path) -> None:
     journal = journal_at(tmp_path)
     run(journal, 0)
-    target = Migrate(0, "counts", EVEN, OTHER, "fluid", 0.0)
-    ids = [journal.control.add(target).id for _ in range(5)]
+    target = MigrateRequest(0, "counts", EVEN, OTHER, "fluid", 0.0)
+    ids = [journal.requests.add(target).id for _ in range(5)]
     migrations = {"counts": {"open": {"id": 2}, "past": []}}
     for epoch in (1, 2):
         journal.begin(replace(intent_of(epoch), control=3, migrations=migrations))
         journal.publish(manifest_of(epoch))
     journal.prune(1)
-    assert journal.control.ids() == [2, 4, 5]
+    assert journal.requests.ids() == [2, 4, 5]
     journal.begin(replace(intent_of(3), control=4))
     journal.publish(manifest_of(3))
     journal.prune(3)
-    assert journal.control.ids() == ids[4:]
+    assert journal.requests.ids() == ids[4:]
 
 
 def _damage(path: Path, data: st.DataObject) -> None:
@@ -196,7 +196,7 @@ def _damage(path: Path, data: st.DataObject) -> None:
 def _read_everything(root: Path) -> None:
     history = History.inspect(root)
     history.generations()
-    history.control.requests()
+    history.requests.requests()
     for epoch in (0, 1):
         history.intent(epoch)
         history.manifest(epoch)
@@ -208,7 +208,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("damage")
     journal = journal_at(root)
     run(journal, 0, 1)
-    journal.control.add(schedule_of(2, 2, workers=3))
+    journal.requests.add(schedule_of(2, 2, workers=3))
     _read_everything(root)
     return root
 

@@ -6,7 +6,7 @@ import pytest
 
 from godwit.errors import CheckpointError, FencedError
 from godwit.log import History, Journal, agree, offsets_digest, restore
-from tests.log.samples import (
+from tests.support.log_samples import (
     files_below,
     intent_of,
     journal_at,
@@ -27,7 +27,7 @@ def _checkpoint(root: Path, last: int = 4, retained: int = 4) -> Journal:
     journal.begin(intent_of(last + 1, offsets=offsets_digest(spark, last + 1) or ""))
     journal.prune(last + 1 - retained)
     for epochs in ([1], [1, 9], [9]):
-        journal.control.add(schedule_of(epochs[0], *epochs))
+        journal.requests.add(schedule_of(epochs[0], *epochs))
     return journal
 
 
@@ -42,7 +42,7 @@ def test_later_epochs_are_put_aside_and_the_driver_is_fenced(tmp_path: Path) -> 
     assert history.last() == manifest
     assert history.epochs() == [1, 2]
     assert history.intents() == [0, 1, 2]
-    assert history.control.ids() == [1]
+    assert history.requests.ids() == [1]
     agree(tmp_path, tmp_path / "spark", history)
     after = files_below(tmp_path)
     undone = {n.removeprefix("godwit/undone/2/"): c for n, c in after.items() if "/undone/" in n}
@@ -57,7 +57,7 @@ def test_the_query_goes_on_with_new_epochs_and_new_request_ids(tmp_path: Path) -
     journal = journal_at(tmp_path)
     journal.begin(intent_of(3, offsets="new"))
     assert journal.publish(manifest_of(3, offsets="new")).generation == 3
-    assert journal.control.add(schedule_of(9)).id == 4
+    assert journal.requests.add(schedule_of(9)).id == 4
 
 
 def test_the_last_epoch_can_be_restored_to_drop_the_one_in_flight(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_an_interrupted_restore_is_refused_at_a_start_or_has_changed_nothing_of_
                 refused += 1
             else:
                 assert history.last() == last
-                assert history.control.ids() == [1, 2, 3]
+                assert history.requests.ids() == [1, 2, 3]
         else:
             break
         finally:

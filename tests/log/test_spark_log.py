@@ -13,7 +13,7 @@ from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal, agree, offsets_digest, query_id, restore
 from godwit.log.manifest import Manifest
 from godwit.log.spark_log import newest_commit, newest_offsets
-from tests.log.samples import (
+from tests.support.log_samples import (
     QUERY,
     intent_of,
     journal_at,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import godwit.operators as ops
 from godwit.model.schema import parse
 from godwit.operators import Aggregate
-from tests.operators.tables import Row, Worker
+from tests.support.tables import Row, Worker
 
 COLUMNS = (
     "k int, i1 tinyint, i4 int, i8 bigint, f4 float, f8 double, d1 decimal(7,2), "

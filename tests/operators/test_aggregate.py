@@ -16,7 +16,7 @@ import godwit.operators as ops
 from godwit.errors import ConfigError, OperatorError
 from godwit.operators import Aggregate, Function
 from godwit.operators.base import Operator
-from tests.operators.tables import STORES, DictTable, Hasher, Row, RunTable, Table, Worker
+from tests.support.tables import STORES, DictTable, Hasher, Row, RunTable, Table, Worker
 
 LONG = 1 << 63
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from godwit.errors import ConfigError, OperatorError
+from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
 from godwit.operators.event_machine import EventMachine
-from godwit.strategies import all_at_once
 from godwit.testing import Simulation
 
 INPUT = pa.schema({"k": pa.string(), "at": pa.timestamp("us", tz="UTC"), "n": pa.int64()})

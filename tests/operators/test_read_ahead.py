@@ -11,7 +11,7 @@ from godwit.operators.cells.read_ahead import ReadAhead
 from godwit.operators.definition import POSITION
 from godwit.state.keys import distinct
 from godwit.state.table import UPSERT, TableSpec
-from tests.operators.tables import DictTable
+from tests.support.tables import DictTable
 
 KEYS = 2000
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from godwit.operators import List, Map, StateMachine, Value
 from godwit.operators.cells import read_ahead
-from tests.operators.machines import count, machine
-from tests.operators.tables import STORES, DictTable, Hasher, Row, Table, Worker
+from tests.support.machines import count, machine
+from tests.support.tables import STORES, DictTable, Hasher, Row, Table, Worker
 
 
 def test_counts() -> None:

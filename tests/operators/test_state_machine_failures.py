@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from godwit.errors import ConfigError, DamagedFileError, OperatorError
 from godwit.operators import Form, List, Map, StateMachine, Value
 from godwit.operators.base import Operator
-from tests.operators.machines import INPUT, count, machine
-from tests.operators.tables import DictTable, Row, Worker
+from tests.support.machines import INPUT, count, machine
+from tests.support.tables import DictTable, Row, Worker
 
 
 def test_a_failure_names_operator_key_and_traceback() -> None:

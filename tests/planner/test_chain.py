@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import ConfigError
 from godwit.planner.chain import Chain, nodes_for
-from tests.planner import model
+from tests.support import planner_model as model
 
 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=60))

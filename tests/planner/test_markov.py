@@ -11,7 +11,7 @@ from godwit.planner.coarse import merged
 from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem
-from tests.planner import model
+from tests.support import planner_model as model
 
 CHAIN = Chain((2, 3, 4), ((0.3, 0.6, 0.1), (0.3, 0.4, 0.3), (0.1, 0.5, 0.4)))  # Table 4
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.planner.inputs import limit_of
 from godwit.planner.partitionings import Balance, heaviest_part, state_moved
-from tests.planner import model
+from tests.support import planner_model as model
 
 TAUS = st.sampled_from([0.0, 0.1, 0.2, 0.5, 1.0, 3.0])
 

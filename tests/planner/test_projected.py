@@ -11,11 +11,11 @@ from godwit.planner import nearest as nearest_module
 from godwit.planner import work as work_module
 from godwit.planner.chain import Chain
 from godwit.planner.coarse import excess, merged
-from godwit.planner.iteration import Progress, project
+from godwit.planner.iteration import SweepProgress, project
 from godwit.planner.nearest import Targets, from_the_end, nearest
 from godwit.planner.partitionings import Balance
 from godwit.planner.projected import Problem, Projected
-from tests.planner import model
+from tests.support import planner_model as model
 
 CHAIN = Chain((2, 3, 4), ((0.3, 0.6, 0.1), (0.3, 0.4, 0.3), (0.1, 0.5, 0.4)))  # Table 4
 SKEWED = [3.0, 1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 1.0]
@@ -125,7 +125,7 @@ def test_progress_counts_every_block_of_every_sweep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(work_module, "BLOCK", 5)
-    seen: list[Progress] = []
+    seen: list[SweepProgress] = []
     found = project(small(), progress=seen.append)
     blocks = seen[0].blocks
     assert [(p.sweep, p.done) for p in seen] == [

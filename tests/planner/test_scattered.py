@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.model.routing import Routing
-from godwit.planner import Placement, scattered, single_step
+from godwit.planner import BinAssignment, scattered, single_step
 from godwit.planner.shedding import cover, least
-from tests.planner.brute import SLACK, instance
+from tests.support.brute_force import SLACK, instance
 
 
 def cheapest(
@@ -81,7 +81,7 @@ def test_equals_brute_force(seed: int) -> None:
 
 
 def assert_settled(
-    found: Placement, owners: Sequence[int], load: Sequence[float], limit: float
+    found: BinAssignment, owners: Sequence[int], load: Sequence[float], limit: float
 ) -> None:
     """No bin has moved that could have stayed, not even one without state."""
     loads = np.bincount(found.owners, load, minlength=max(owners) + 1)
@@ -129,7 +129,7 @@ def test_many_bins_are_within_the_limit_and_cost_no_more_than_intervals(
         assert found.bound <= found.cost <= rival.cost * SLACK
 
 
-def check(found: Placement, owners: Any, load: Any, size: Any) -> None:
+def check(found: BinAssignment, owners: Any, load: Any, size: Any) -> None:
     """Its numbers are true."""
     moved = found.owners != owners
     assert found.moves == moved.sum()

@@ -8,7 +8,7 @@ import pytest
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.planner import Assignment, sequence, single_step
-from tests.planner.brute import SLACK, Instance, Interval, instance, most_kept, partitionings
+from tests.support.brute_force import SLACK, Instance, Interval, instance, most_kept, partitionings
 
 
 def cheapest(one: Instance, counts: list[int], taus: list[float]) -> float | None:

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.model.routing import Routing
 from godwit.planner import Assignment, intervals_of, single_step
-from tests.planner.brute import SLACK, Instance, instance, most_kept, partitionings
+from tests.support.brute_force import SLACK, Instance, instance, most_kept, partitionings
 
 
 def check(given: Instance, found: Assignment) -> None:

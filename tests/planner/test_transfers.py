@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import ConfigError
+from godwit.inspect.audit import verify
+from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.model.routing import Routing
 from godwit.planner import transfers
-from godwit.runtime.targets import Measured
-from godwit.runtime.verify import verify
-from tests.runtime.samples import counts, simulate, words
+from tests.support.simulated import counts, simulate, words
 
 PLANS = st.integers(0, 60).flatmap(
     lambda bins: st.tuples(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.feed import Feed
-from tests.spark.kills import bank
-from tests.spark.kills.application import QUICK_JAVA
-from tests.spark.kills.running import Application
-from tests.spark.kills.truth import check
+from tests.support.feed import Feed
+from tests.support.kills import bank
+from tests.support.kills.application import QUICK_JAVA
+from tests.support.kills.running import Application
+from tests.support.kills.truth import check
 
 
 @pytest.fixture

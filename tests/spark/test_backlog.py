@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import godwit as gw
-from godwit.runtime.overview import Overview
-from godwit.runtime.report import EpochReport
-from tests.spark.feed import Feed
+from godwit.inspect.overview import Overview
+from godwit.inspect.report import EpochReport
+from tests.support.feed import Feed
 
 pytestmark = pytest.mark.spark
 

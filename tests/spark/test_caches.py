@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from godwit.log.history import History
-from tests.runtime.damage import flip, new_files
-from tests.runtime.samples import content
-from tests.spark.counting import counting, state, words
-from tests.spark.feed import Feed
+from tests.support.counting import counting, state, words
+from tests.support.damage import flip, new_files
+from tests.support.feed import Feed
+from tests.support.simulated import content
 
 pytestmark = pytest.mark.spark
 

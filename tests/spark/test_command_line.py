@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from godwit.cli import main
-from tests.spark.counting import counting, words
-from tests.spark.feed import Feed
+from tests.support.counting import counting, words
+from tests.support.feed import Feed
 
 pytestmark = pytest.mark.spark
 

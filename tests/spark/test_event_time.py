@@ -13,10 +13,10 @@ from pyspark.sql import functions as sf
 
 import godwit as gw
 from godwit.errors import ConfigError
+from godwit.inspect.audit import verify
 from godwit.log.history import History
-from godwit.runtime.verify import verify
-from godwit.spark import tick
-from tests.spark.feed import Feed
+from godwit.spark import ticks as tick
+from tests.support.feed import Feed
 
 pytestmark = pytest.mark.spark
 

@@ -21,13 +21,11 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from godwit import faults
+from godwit.inspect.audit import verify
+from godwit.inspect.snapshot import Snapshot
 from godwit.model.routing import Routing
 from godwit.model.schema import to_ddl
-from godwit.runtime.snapshot import Snapshot
-from godwit.runtime.verify import verify
-from tests.runtime.timed_workloads import ALARMS, IN_ORDER, PAIRS
-from tests.runtime.window_workloads import CHAINED, SESSIONS
-from tests.runtime.workloads import (
+from tests.support.counting_workloads import (
     COLLECT,
     ENDS,
     TALLY,
@@ -37,7 +35,9 @@ from tests.runtime.workloads import (
     in_order,
     tabulate,
 )
-from tests.spark.feed import Feed
+from tests.support.feed import Feed
+from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS
+from tests.support.window_workloads import CHAINED, SESSIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

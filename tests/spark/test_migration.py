@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import godwit as gw
+from godwit.api.handles import MigrationProgress
+from godwit.inspect.audit import verify
 from godwit.log.layout import HOME
 from godwit.model.hashing import hash_rows
-from godwit.runtime.verify import verify
-from godwit.spark.handles import Progress
-from tests.spark.counting import counting, state, words
-from tests.spark.feed import Feed
+from tests.support.counting import counting, state, words
+from tests.support.feed import Feed
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +33,7 @@ def test_a_migration_of_an_idle_query_completes(
         assert query.routing().workers == 2
         migration = query.migrate(4, strategy="batched:1000")
         assert migration.wait(timeout=60) == "done"
-        assert migration.progress == Progress(2048, 2048, "done")
+        assert migration.progress == MigrationProgress(2048, 2048, "done")
         query.process_all_available()
         moved = [report.operators["counts"].moved for report in reports]
         assert [bins for bins in moved if bins] == [1000, 1000, 48]
@@ -190,7 +190,7 @@ def test_a_program_that_starts_again_goes_on_with_its_migration(
         assert (found.id, found.progress.bins) == (asked.id, 2048)
         found.abort(rollback=True)
         assert found.wait(timeout=60) == "rolled back"
-        assert found.progress == Progress(0, 2048, "rolled back")
+        assert found.progress == MigrationProgress(0, 2048, "rolled back")
         assert again.migration() is None
     finally:
         again.stop()

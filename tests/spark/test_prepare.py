@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from godwit.spark.executors import prepare
 prepare()
-from tests.runtime.samples import simulate, words
+from tests.support.simulated import simulate, words
 sim = simulate(Path(sys.argv[1]), workers=2, bins=16)
 known = set(sys.modules)
 sim.feed(words("a", "b", "c", "a"))

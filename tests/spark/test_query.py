@@ -15,12 +15,12 @@ from pyspark.sql import functions as sf
 
 import godwit as gw
 from godwit import faults
+from godwit.inspect.audit import verify
 from godwit.log.history import History
 from godwit.log.journal import Journal
-from godwit.runtime.verify import verify
 from godwit.spark import route
-from tests.spark.counting import counting, run_to_end, state, words
-from tests.spark.feed import Feed
+from tests.support.counting import counting, run_to_end, state, words
+from tests.support.feed import Feed
 
 pytestmark = pytest.mark.spark
 

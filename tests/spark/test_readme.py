@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.counting import state
+from tests.support.counting import state
 
 
 @pytest.mark.spark

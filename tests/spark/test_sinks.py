@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.errors import ConfigError, DamagedFileError
 from godwit.model.schema import parse
 from godwit.spark import sinks
-from godwit.spark.sinks import Files, Sink
+from godwit.spark.sinks import FilesSink, Sink
 from godwit.spark.types import to_spark
 
 pytestmark = pytest.mark.spark
@@ -37,7 +37,7 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def files(spark: SparkSession, out: Path) -> Files:
+def files(spark: SparkSession, out: Path) -> FilesSink:
     sink = sinks.files(out)
     sink.check(spark, SCHEMA)
     return sink
@@ -51,7 +51,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     spark.sql(f"DROP DATABASE {database} CASCADE")
 
 
-def test_files_hold_each_epoch_once(spark: SparkSession, files: Files, out: Path) -> None:
+def test_files_hold_each_epoch_once(spark: SparkSession, files: FilesSink, out: Path) -> None:
     files.deliver(0, rows(spark, 1, 2), "a", 2)
     files.deliver(1, rows(spark, 3), "b", 1)
     files.deliver(1, rows(spark, 3), "b", 1)
@@ -60,7 +60,7 @@ def test_files_hold_each_epoch_once(spark: SparkSession, files: Files, out: Path
 
 
 def test_files_of_an_epoch_without_rows_are_not_made(
-    spark: SparkSession, files: Files, out: Path
+    spark: SparkSession, files: FilesSink, out: Path
 ) -> None:
     files.deliver(0, rows(spark), "a", 0)
     assert not (out / "epoch=0").exists()
@@ -73,7 +73,7 @@ def test_files_of_an_epoch_without_rows_are_not_made(
 
 
 def test_files_of_another_history_are_not_overwritten(
-    spark: SparkSession, files: Files, out: Path
+    spark: SparkSession, files: FilesSink, out: Path
 ) -> None:
     files.deliver(0, rows(spark, 1), "a", 1)
     for values in ((2,), ()):
@@ -85,7 +85,7 @@ def test_files_of_another_history_are_not_overwritten(
 
 
 def test_files_of_later_epochs_are_another_history(
-    spark: SparkSession, files: Files, out: Path
+    spark: SparkSession, files: FilesSink, out: Path
 ) -> None:
     for epoch in (3, 10, 11):
         files.deliver(epoch, rows(spark, epoch), str(epoch), 1)
@@ -98,7 +98,7 @@ def test_files_of_later_epochs_are_another_history(
 
 @pytest.mark.parametrize("receipt", [None, "", "{", "[]", "{}"])
 def test_a_foreign_directory_is_not_overwritten(
-    spark: SparkSession, files: Files, out: Path, receipt: str | None
+    spark: SparkSession, files: FilesSink, out: Path, receipt: str | None
 ) -> None:
     foreign = out / "epoch=0"
     foreign.mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_a_foreign_directory_is_not_overwritten(
 
 
 def test_leftovers_of_dead_attempts_are_invisible_and_removed(
-    spark: SparkSession, files: Files, out: Path
+    spark: SparkSession, files: FilesSink, out: Path
 ) -> None:
     staging = out / "_staging"
     files.deliver(0, rows(spark, 1), "a", 1)
@@ -123,7 +123,7 @@ def test_leftovers_of_dead_attempts_are_invisible_and_removed(
     assert delivered(spark.read.parquet(str(out))) == {(0, 1), (1, 2)}
 
 
-def test_a_failed_attempt_leaves_nothing(spark: SparkSession, files: Files, out: Path) -> None:
+def test_a_failed_attempt_leaves_nothing(spark: SparkSession, files: FilesSink, out: Path) -> None:
     failing = spark.range(1).selectExpr("'k' AS k", "assert_true(false, 'no') IS NULL AS n")
     with pytest.raises(PySparkException, match="no"):
         files.deliver(0, failing, "a", 1)
@@ -132,7 +132,7 @@ def test_a_failed_attempt_leaves_nothing(spark: SparkSession, files: Files, out:
 
 
 def test_two_drivers_that_deliver_the_same_commit_agree(
-    spark: SparkSession, files: Files, out: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, files: FilesSink, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one gets in between this one's look and its rename."""
     sync = sinks._sync_tree

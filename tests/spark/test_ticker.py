@@ -5,18 +5,18 @@ from unittest.mock import Mock, create_autospec
 
 import pytest
 
-from godwit.runtime.driver import Driver
-from godwit.spark import tick
+from godwit.driver.driver import Driver
+from godwit.spark import ticks as tick
 from godwit.spark.executors import Executors
-from godwit.spark.slots import Pinning
-from godwit.spark.tick import Ticker
+from godwit.spark.pinning import Pinning
+from godwit.spark.ticks import Ticker
 
 
 class Idle:
     """A query whose epoch has just ended; `looked` is set by the third look for executors."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tick, "PATIENCE", 0.001)
+        monkeypatch.setattr(tick, "IDLE_SECONDS", 0.001)
         self.ticked, self.looked, self.looks = threading.Event(), threading.Event(), 0
         self.driver = create_autospec(
             Driver, instance=True, wants_epoch=False, can_settle=False, placement=None

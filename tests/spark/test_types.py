@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
-from godwit.runtime.work import plain
 from godwit.spark.types import to_arrow, to_spark
+from godwit.worker.work import plain
 
 DDL = """
     b boolean, i8 tinyint, i16 smallint, i32 int, i64 bigint NOT NULL, f float, d double, s string,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.state.cached import Clock, new_process
+from tests.support.cached import Clock, new_process
 
 
 @pytest.fixture

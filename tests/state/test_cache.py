@@ -13,7 +13,7 @@ import pytest
 from godwit.errors import DamagedFileError, IncompatibleError
 from godwit.state import cache as module
 from godwit.state.cache import SUFFIX, FileCache
-from tests.state.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
+from tests.support.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from godwit.state.cache import FileCache
-from godwit.state.link import Link
-from tests.state.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
+from godwit.state.rate_limit import RateLimit
+from tests.support.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -39,7 +39,7 @@ def test_there_is_nothing_to_fetch_of_a_file_that_is_too_large(tmp_path: Path) -
     assert FileCache(tmp_path / "checkpoint", tmp_path / "cache", ref.bytes - 1).has(ref)
 
 
-class Counted(Link):
+class Counted(RateLimit):
     """A link without a limit that says what passed over it."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def test_a_file_that_stays_where_it_is_passes_over_the_link_when_it_is_opened(
 def test_the_time_that_fetching_takes_is_told(
     location: Path, directory: Path, clock: Clock
 ) -> None:
-    class Slow(Link):
+    class Slow(RateLimit):
         def take(self, size: int) -> None:
             clock.now += size
 

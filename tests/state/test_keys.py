@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.state.keys import by_hash, distinct, equal, less, neighbours
-from tests.state.histories import KINDS, Key, Kind, hash_of, order_of, tuples
+from tests.support.state_histories import KINDS, Key, Kind, hash_of, order_of, tuples
 
 
 def keys_of(kind: Kind, keys: list[Key]) -> pa.Table:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from godwit.state.merge import merge
 from godwit.state.run import Run
 from godwit.state.table import CLEAR, UPSERT
-from tests.state.histories import (
+from tests.support.state_histories import (
     KINDS,
     Change,
     Delta,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from godwit.state.merge import merge
 from godwit.state.run import Run
 from godwit.state.view import View
-from tests.state.histories import (
+from tests.support.state_histories import (
     KINDS,
     Change,
     Key,

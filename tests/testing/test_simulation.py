@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from godwit import faults
+from godwit.aggregates import functions
 from godwit.errors import CheckpointError, ConfigError, RefusedError
 from godwit.log import History
+from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing, Update
-from godwit.operators import Aggregate, Form, List, StateMachine, Value, functions
-from godwit.strategies import all_at_once
+from godwit.operators import Aggregate, Form, List, StateMachine, Value
 from godwit.testing import Simulation
-from tests.runtime.death import death_at
-from tests.runtime.samples import WORDS, counts, simulate, words
+from tests.support.death import death_at
+from tests.support.simulated import WORDS, counts, simulate, words
 
 
 def rows(simulation: Simulation, epoch: int) -> dict[str, int]:

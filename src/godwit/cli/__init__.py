@@ -5,18 +5,17 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from types import ModuleType
 from typing import NoReturn
 
 from godwit.cli import (
     abort,
     apply,
     drain,
-    experiment,
     handover,
     history,
     plan,
     project,
-    run,
     state,
     status,
     verify,
@@ -36,8 +35,6 @@ COMMANDS = (
     history,
     state,
     verify,
-    run,
-    experiment,
 )
 INTERRUPTED = 130  # as a shell tells of SIGINT
 UNREAD = 141  # as a shell tells of SIGPIPE
@@ -59,14 +56,21 @@ class Version(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; bad input is one line on standard error and exit code 2."""
+    """Run a command of `godwit`."""
     parser = Parser(
         prog="godwit", description="Move the state of a running PySpark stream without stopping it."
     )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
+    return run_command(parser, COMMANDS, arguments)
+
+
+def run_command(
+    parser: Parser, modules: Sequence[ModuleType], arguments: Sequence[str] | None
+) -> int:
+    """Run one of several commands; bad input is one line on standard error and exit code 2."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_to(commands)
+    for module in modules:
+        module.add_to(commands)
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:  # said by the command, whose help names what it knows
         commands.choices[parsed.command].error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except (GodwitError, OSError) as error:
-        print(f"godwit: {_text(error)}", file=sys.stderr)
+        print(f"{parser.prog}: {_text(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -4,14 +4,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from godwit.cli.asking import ask
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json
+from godwit.cli.requests import ask
 from godwit.errors import ConfigError
-from godwit.log.files import Location
+from godwit.inspect.overview import OperatorView, Overview, newest
 from godwit.log.history import History
-from godwit.model.requests import Abort, Migrate
-from godwit.runtime.overview import OperatorView, Overview, newest
+from godwit.model.requests import AbortRequest, MigrateRequest
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     open = _open(path, operator)
     if open is None:
         raise ConfigError(f"operator '{operator.name}' has no open migration")
-    request = Abort(0, operator.name, open, arguments.rollback)
+    request = AbortRequest(0, operator.name, open, arguments.rollback)
     answer = ask(path, lambda _: request, json=arguments.json)
     answer.tell(json=arguments.json)
     return answer.code
@@ -53,10 +53,13 @@ def _open(checkpoint: Path, operator: OperatorView) -> int | None:
     open = operator.migration.id if operator.migration else None
     history = History.inspect(checkpoint)
     _, intent = newest(history)
-    for request in history.control.requests(after=intent.control):
-        if not isinstance(request, Migrate | Abort) or request.operator != operator.name:
+    for request in history.requests.requests(after=intent.control):
+        if (
+            not isinstance(request, MigrateRequest | AbortRequest)
+            or request.operator != operator.name
+        ):
             continue
-        if isinstance(request, Abort):
+        if isinstance(request, AbortRequest):
             if request.migration == open and not request.rollback:
                 open = None
         elif open is None or request.supersede:

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from godwit.cli import watch
-from godwit.cli.asking import ask
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json
 from godwit.cli.plan import add_target, explain, has_target, planned, tell_idle
+from godwit.cli.requests import ask
 from godwit.errors import ConfigError
-from godwit.log.files import Location
+from godwit.inspect.overview import Overview
+from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.log.intent import Intent
+from godwit.migration.strategies import parse
 from godwit.model.plan import Plan
-from godwit.model.requests import Migrate
-from godwit.runtime.overview import Overview
-from godwit.runtime.targets import Measured
-from godwit.strategies import parse
+from godwit.model.requests import MigrateRequest
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:
@@ -83,9 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
         explain(view, shown, measured, history)
         return 0
 
-    def request(decided: Intent) -> Migrate:
+    def request(decided: Intent) -> MigrateRequest:
         routing = decided.routings[operator]
-        return Migrate(
+        return MigrateRequest(
             0,
             operator,
             routing,

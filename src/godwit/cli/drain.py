@@ -6,12 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli import watch
-from godwit.cli.asking import ask
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json, number
-from godwit.log.files import Location
-from godwit.model.requests import Drain
-from godwit.runtime.overview import Overview
+from godwit.cli.requests import ask
+from godwit.inspect.overview import Overview
+from godwit.model.requests import DrainRequest
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:
@@ -45,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     driver = Overview.of(path).driver.number  # and there is a query
     executor = arguments.executor
-    answer = ask(path, lambda intent: Drain(0, intent.generation, executor), json=arguments.json)
+    answer = ask(
+        path, lambda intent: DrainRequest(0, intent.generation, executor), json=arguments.json
+    )
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
         return watch.follow(path, draining_of(driver, executor), json=arguments.json)

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli import watch
-from godwit.cli.asking import ask
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json
-from godwit.log.files import Location
-from godwit.model.requests import HandOver
-from godwit.runtime.overview import Overview
+from godwit.cli.requests import ask
+from godwit.inspect.overview import Overview
+from godwit.model.requests import HandoverRequest
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     worker, executor = arguments.worker, arguments.executor
     answer = ask(
         path,
-        lambda intent: HandOver(0, intent.generation, worker, executor),
+        lambda intent: HandoverRequest(0, intent.generation, worker, executor),
         json=arguments.json,
     )
     answer.tell(json=arguments.json)

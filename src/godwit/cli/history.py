@@ -8,9 +8,9 @@ from typing import Any
 
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json, print_json, print_table
-from godwit.log.files import Location
-from godwit.protocol.placing import Handover
-from godwit.runtime.overview import MigrationView, Overview
+from godwit.inspect.overview import MigrationView, Overview
+from godwit.placement.handover import HandoverState
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:
@@ -80,7 +80,7 @@ def _print_migrations(migrations: Sequence[MigrationView]) -> None:
     )
 
 
-def _print_handovers(handovers: Sequence[Handover]) -> None:
+def _print_handovers(handovers: Sequence[HandoverState]) -> None:
     print_table(
         ["handover", "worker", "to executor", "asked for", "outcome", "epoch", "reason"],
         [

@@ -10,17 +10,17 @@ import numpy as np
 from godwit.cli.command import add_command
 from godwit.cli.output import duration, note, print_table, size
 from godwit.errors import ConfigError
-from godwit.log.files import Location
+from godwit.inspect.overview import OperatorView, Overview
+from godwit.inspect.sizes import Sizes, budget, epochs_ahead, epochs_left, fetch_rate
+from godwit.inspect.targets import PLANNERS, Measured, Planner, target
 from godwit.log.history import History
+from godwit.migration.strategies import AllAtOnce, Batched, Fluid, Paced, Strategy, steps
 from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Move, Routing
 from godwit.planner import transfers
 from godwit.planner.projected import Projected
-from godwit.runtime.overview import OperatorView, Overview
-from godwit.runtime.sizes import Sizes, budget, epochs_ahead, epochs_left, fetch_rate
-from godwit.runtime.targets import PLANNERS, Measured, Planner, target
 from godwit.state.tree import Tree
-from godwit.strategies import AllAtOnce, Batched, Fluid, Paced, Strategy, steps
+from godwit.storage.local import Location
 
 MOVES = 20  # that are shown
 STEPS = 8  # of the batches that are told

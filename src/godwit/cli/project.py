@@ -12,14 +12,14 @@ from typing import Any, Self
 from godwit.cli.command import add_command
 from godwit.cli.output import check_directory, note
 from godwit.errors import ConfigError, DamagedFileError
-from godwit.log.files import Location
+from godwit.inspect.overview import OperatorView, Overview
+from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.planner.chain import Chain, nodes_for
 from godwit.planner.coarse import merged
-from godwit.planner.iteration import Progress, Run, here, project
+from godwit.planner.iteration import SolveBlocks, SweepProgress, here, project
 from godwit.planner.projected import UNREADABLE, Problem, write_text
-from godwit.runtime.overview import OperatorView, Overview
-from godwit.runtime.targets import Measured
+from godwit.storage.local import Location
 
 ASKED = "asked.json"  # beside what `godwit.planner.work` keeps
 
@@ -170,13 +170,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _runner(master: str | None) -> Iterator[Run]:
+def _runner(master: str | None) -> Iterator[SolveBlocks]:
     """What solves blocks: this process, or an application of Spark that ends with the context."""
     if master is None:
         yield here
         return
-    from godwit.spark.projecting import OnSpark
-    from godwit.workloads.session import session
+    from godwit.spark.projection import OnSpark
+    from godwit.spark.session import session
 
     with session(master) as spark:
         yield OnSpark(spark, max(16, 4 * spark.sparkContext.defaultParallelism))
@@ -220,6 +220,6 @@ def _past(operator: OperatorView) -> list[int]:
     return counts
 
 
-def _tell(progress: Progress) -> None:
+def _tell(progress: SweepProgress) -> None:
     if progress.done == progress.blocks:
         note(str(progress))

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from godwit.cli.command import add_command
 from godwit.cli.output import note, print_json, print_table
 from godwit.errors import ConfigError
-from godwit.log.files import Location
+from godwit.inspect.snapshot import Snapshot
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import SEGMENTS
-from godwit.runtime.snapshot import Snapshot
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:

@@ -7,9 +7,7 @@ from typing import Any
 
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json, duration, number, print_json, print_table, size
-from godwit.log.files import Location
-from godwit.model.time import show
-from godwit.runtime.overview import (
+from godwit.inspect.overview import (
     ExecutorView,
     MigrationView,
     OperatorView,
@@ -17,6 +15,8 @@ from godwit.runtime.overview import (
     ReplicaView,
     WorkerView,
 )
+from godwit.model.time import show
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:

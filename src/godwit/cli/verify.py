@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.log.files import Location
-from godwit.runtime.verify import verify
+from godwit.inspect.audit import verify
+from godwit.storage.local import Location
 
 EXAMPLES = """\
 examples:

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from godwit.cli.asking import CODES, not_running
 from godwit.cli.command import add_command
 from godwit.cli.output import note, print_line
+from godwit.cli.requests import CODES, not_running
 from godwit.cli.status import progress
 from godwit.errors import ConfigError
-from godwit.log.control import Waiting
-from godwit.log.files import Location
-from godwit.runtime.overview import Overview
+from godwit.inspect.overview import Overview
+from godwit.log.requests import WaitingRequest
+from godwit.storage.local import Location
 
 LOOK_SECONDS = 0.2
 SILENCE_SECONDS = 30.0
@@ -123,7 +123,7 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
     return look
 
 
-def _is_for(request: Waiting, operator: str) -> bool:
+def _is_for(request: WaitingRequest, operator: str) -> bool:
     """Is it for a migration of an operator?"""
     return (request.kind, request.operator) == ("migrate", operator)
 

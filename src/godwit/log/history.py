@@ -11,8 +11,6 @@ from statistics import median
 from typing import Any, Self, TypeVar
 
 from godwit.errors import CheckpointError, DamagedFileError
-from godwit.log.control import Control
-from godwit.log.files import Files
 from godwit.log.intent import Intent
 from godwit.log.layout import (
     FORMAT,
@@ -26,7 +24,9 @@ from godwit.log.layout import (
 )
 from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as
+from godwit.log.requests import RequestLog
 from godwit.model.routing import Routing
+from godwit.storage.local import LocalStore
 
 T = TypeVar("T")
 
@@ -75,8 +75,8 @@ class History:
 
     def __init__(self, root: Path, durable: bool = True) -> None:
         self.root = root
-        self.files = Files(root / HOME, durable)
-        self.control = Control(self.files)
+        self.files = LocalStore(root / HOME, durable)
+        self.requests = RequestLog(self.files)
         self._routings: dict[tuple[str, int], Routing] = {}
 
     @staticmethod

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from godwit import faults
 from godwit.errors import CheckpointError, DamagedFileError, FencedError
-from godwit.log.files import Files
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.layout import (
@@ -34,6 +33,7 @@ from godwit.log.layout import (
 from godwit.log.manifest import Manifest
 from godwit.log.records import encode
 from godwit.model.routing import Routing
+from godwit.storage.local import LocalStore
 
 _DIRECTORIES = (GENERATIONS, INTENTS, MANIFESTS, CONTROL, STAGING, TICKS)
 
@@ -51,7 +51,7 @@ class Journal(History):
         super().__init__(root, durable)
         self.generation = generation
         self._staging = staging
-        self._fenced = Files(root / HOME, durable, staging)
+        self._fenced = LocalStore(root / HOME, durable, staging)
 
     @classmethod
     def open(cls, root: Path, durable: bool = True) -> Self:
@@ -133,7 +133,7 @@ class Journal(History):
             if epoch < before and epoch not in needed:
                 self.delete(intent_name(epoch))
         oldest = next((self._requests_of(epoch) for epoch in intents if epoch >= before), None)
-        for number in self.control.ids()[:-1]:  # the newest stays: ids are never reused
+        for number in self.requests.ids()[:-1]:  # the newest stays: ids are never reused
             if not self._is_needed(number, before, oldest):
                 self.delete(request_name(number))
 
@@ -148,7 +148,7 @@ class Journal(History):
 
     def _is_needed(self, number: int, before: int, oldest: tuple[int, set[int]] | None) -> bool:
         """Is a request about epochs from `before` on, given the requests of the first of them?"""
-        last = self.control.last(number)
+        last = self.requests.last(number)
         if last is not None:
             return last >= before
         if oldest is None:
@@ -207,7 +207,7 @@ class Journal(History):
             raise
 
 
-def tick(files: Files) -> None:
+def tick(files: LocalStore) -> None:
     """Ask the running query for an epoch: it reads the files of `ticks` as a second stream."""
     files.replace(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
 
@@ -248,7 +248,7 @@ def _take(history: History, durable: bool) -> tuple[int, Path]:
         taken = Generation(number, socket.gethostname(), os.getpid(), time.time())
         try:
             record = encode("generation", taken.to_json())
-            Files(home, durable, staging).create(generation_name(number), record)
+            LocalStore(home, durable, staging).create(generation_name(number), record)
             return number, staging
         except FileExistsError:
             shutil.rmtree(staging, ignore_errors=True)
@@ -258,7 +258,7 @@ def _take(history: History, durable: bool) -> tuple[int, Path]:
             # A later driver closed our staging before we had a generation: take the next.
 
 
-def _close_older(files: Files, generation: int) -> None:
+def _close_older(files: LocalStore, generation: int) -> None:
     """Take the staging directories of all older generations away: the fence.
 
     A file stays in the place of each: the JVM of an older driver would make the directory again, in

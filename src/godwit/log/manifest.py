@@ -1,8 +1,11 @@
 """What an epoch was, once it is whole."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
+
+from godwit.state.table import FileRef
+from godwit.state.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +40,16 @@ class Manifest:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         return cls(**data)
+
+
+def state_files(manifest: Manifest) -> Iterator[FileRef]:
+    """The state files that a manifest names."""
+    for tables in manifest.trees.values():
+        for tree in tables.values():
+            yield from Tree.refs(tree)
+
+
+def output_files(manifest: Manifest) -> Iterator[FileRef]:
+    """The output files that a manifest names."""
+    for refs in manifest.outputs.values():
+        yield from map(FileRef.from_json, refs)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from godwit.errors import CheckpointError
 from godwit.log import spark_log
-from godwit.log.files import Location
 from godwit.log.history import History
 from godwit.log.journal import Journal
 from godwit.log.layout import SPARK, intent_name, manifest_name, request_name, undone_name
 from godwit.log.manifest import Manifest
+from godwit.storage.local import Location
 
 
 def restore(checkpoint: str | Path, epoch: int, *, durable: bool = True) -> Manifest:
@@ -73,7 +73,7 @@ def _later_requests(journal: Journal, epoch: int) -> Iterator[int]:
     """The schedules for later epochs, and all else that was not taken in up to this one."""
     intent = journal.intent(epoch)
     taken = intent.control if intent else 0
-    for number in journal.control.ids():
-        last = journal.control.last(number)
+    for number in journal.requests.ids():
+        last = journal.requests.last(number)
         if number > taken if last is None else last > epoch:
             yield number

@@ -1,1 +1,1 @@
-"""Pure values: bins, epochs, routing and schemas."""
+"""Pure values: bins, epochs, routing, requests and schemas."""

@@ -92,7 +92,7 @@ class Updates(Sequence[Update]):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ScheduleRequest:
     """From `epoch` on, `operator` has `workers` workers (None: as before), and `updates` hold.
 
     The updates are to a routing of `bins` bins, none of them for an earlier epoch. A request that
@@ -137,7 +137,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Migrate:
+class MigrateRequest:
     """Bring `operator` from `origin`, the routing that this was planned for, to `target`.
 
     `strategy` cuts the way into steps. With a `deadline`, the outcome at that time is `on_timeout`.
@@ -176,7 +176,7 @@ class Migrate:
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class AbortRequest:
     """End `migration` of `operator` after the steps that have begun, or move its bins back."""
 
     id: int
@@ -199,7 +199,7 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishRequest:
     """Move the watermark of `operator` to the end of time: its stream has no more records."""
 
     id: int
@@ -214,7 +214,7 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class HandoverRequest:
     """Let `worker` run on another executor; executors are those of the driver's `generation`."""
 
     id: int
@@ -237,7 +237,7 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainRequest:
     """Let an executor of the driver's `generation` have neither workers nor replicas."""
 
     id: int
@@ -267,20 +267,20 @@ class Wish:
     workers: int | None = None
 
 
-OfOperator = Schedule | Migrate | Abort | Finish
-OfPlacement = HandOver | Drain
-Request = OfOperator | OfPlacement
+OperatorRequest = ScheduleRequest | MigrateRequest | AbortRequest | FinishRequest
+PlacementRequest = HandoverRequest | DrainRequest
+Request = OperatorRequest | PlacementRequest
 
 
 def request_from_json(data: dict[str, Any]) -> Request:
     """The request that `to_json` made this of."""
     kinds: dict[str, type[Request]] = {
-        "schedule": Schedule,
-        "migrate": Migrate,
-        "abort": Abort,
-        "finish": Finish,
-        "handover": HandOver,
-        "drain": Drain,
+        "schedule": ScheduleRequest,
+        "migrate": MigrateRequest,
+        "abort": AbortRequest,
+        "finish": FinishRequest,
+        "handover": HandoverRequest,
+        "drain": DrainRequest,
     }
     return kinds[data["kind"]].from_json({k: v for k, v in data.items() if k != "kind"})
 

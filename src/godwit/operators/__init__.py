@@ -1,9 +1,9 @@
 """Stateful operators: functions from records and state to outputs and changed state."""
 
+from godwit.aggregates.functions import Function, avg, count, first, last, max, min, sum
 from godwit.operators.aggregate import Aggregate
 from godwit.operators.base import Changes, Operator, TableView
 from godwit.operators.forms import Form, List, Map, Value
-from godwit.operators.functions import Function, avg, count, first, last, max, min, sum
 from godwit.operators.state_machine import StateMachine
 
 __all__ = [

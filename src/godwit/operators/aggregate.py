@@ -9,16 +9,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from godwit.aggregates import prefold as prefolding
+from godwit.aggregates.bind import bind
+from godwit.aggregates.folds import Batch, Fold, TimedFold
+from godwit.aggregates.functions import Function
+from godwit.aggregates.int128 import TooWideError
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
-from godwit.operators import definition, early
-from godwit.operators.base import Changes, Early, Hashes, TableView
-from godwit.operators.bind import bind
+from godwit.operators import definition
+from godwit.operators.base import Changes, Hashes, Prefold, TableView
 from godwit.operators.convert import elements
-from godwit.operators.folds import Batch, Fold, Timed
-from godwit.operators.functions import Function
-from godwit.operators.wide import TooWideError
 from godwit.state.keys import Mask, distinct, flat
 from godwit.state.table import UPSERT, TableSpec
 
@@ -51,7 +52,7 @@ class Aggregate:
     ) -> Self:
         """The aggregate over records of schema `input`, whose results `functions` names.
 
-        >>> from godwit.operators.functions import avg, count
+        >>> from godwit.aggregates.functions import avg, count
         >>> schema = pa.schema({"word": pa.string(), "length": pa.int32()})
         >>> words = Aggregate.of("words", "word", {"n": count(), "mean": avg("length")}, schema)
         >>> words.output.names, words.tables[0].value.names
@@ -98,30 +99,32 @@ class Aggregate:
         return any(fold.ordered for fold in self.folds.values())
 
     @cached_property
-    def early(self) -> Early | None:
+    def prefold(self) -> Prefold | None:
         found = list(zip(self.functions.items(), self.folds.values(), strict=True))
-        if not all(early.is_possible(function, fold, self.input) for (_, function), fold in found):
+        if not all(
+            prefolding.is_possible(function, fold, self.input) for (_, function), fold in found
+        ):
             return None
         functions = {
             column: part
             for (name, function), fold in found
-            for column, part in early.functions(name, function, fold).items()
+            for column, part in prefolding.functions(name, function, fold).items()
         }
         time = None if self.delay is None else self.time
         kept = [self.input.field(name) for name in dict.fromkeys([*self.key.names, time]) if name]
         state = self.tables[0].value
-        partial = [field.with_name(early.partial_column(field.name)) for field in state]
+        partial = [field.with_name(prefolding.partial_column(field.name)) for field in state]
         folded = replace(
             self,
-            folds={name: early.merging(name, fold) for name, fold in self.folds.items()},
+            folds={name: prefolding.merging(name, fold) for name, fold in self.folds.items()},
             input=pa.schema([*kept, *partial, (definition.RECORDS, pa.int64())]),
             time=time,
         )
-        return Early(functions, folded)
+        return Prefold(functions, folded)
 
     def describe(self) -> dict[str, Any]:
         functions = {
-            name: f"{function} by {self.time}" if isinstance(fold, Timed) else str(function)
+            name: f"{function} by {self.time}" if isinstance(fold, TimedFold) else str(function)
             for (name, function), fold in zip(
                 self.functions.items(), self.folds.values(), strict=True
             )

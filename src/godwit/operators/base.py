@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.operators.functions import Function
+from godwit.aggregates.functions import Function
 from godwit.state.table import TableSpec
-from godwit.state.timed import Span
+from godwit.state.timed import WatermarkSpan
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -37,7 +37,7 @@ class TimedView(Protocol):
     @property
     def spec(self) -> TableSpec: ...
     @property
-    def span(self) -> Span: ...
+    def span(self) -> WatermarkSpan: ...
 
     def due(self) -> pa.Table:
         """The rows that are due in this epoch, in the order of their moments."""
@@ -53,7 +53,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Early:
+class Prefold:
     """How records may be folded before they reach their worker; the outcome is the same.
 
     A folded row stands for records of one key of which all are late or none is. It has the result
@@ -109,7 +109,7 @@ class Operator(Protocol):
         ...
 
     @property
-    def early(self) -> Early | None:
+    def prefold(self) -> Prefold | None:
         """How its records may be folded before; None: it has to see them all."""
         ...
 

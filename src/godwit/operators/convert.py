@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from godwit.operators.columns import numbers
+from godwit.aggregates.columns import numbers
 from godwit.operators.python_types import WrongTypeError, check_types
 from godwit.state.keys import flat
 

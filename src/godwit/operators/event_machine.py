@@ -12,10 +12,11 @@ import pyarrow as pa
 from godwit.errors import ConfigError
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
-from godwit.operators import calling, definition
+from godwit.operators import definition
+from godwit.operators import user_function as calling
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.definition import INPUT
-from godwit.operators.events import NOTICES, Arrivals, Function, Run, Side
+from godwit.operators.events import NOTICES, Arrivals, EventLoop, Function, Side
 from godwit.operators.forms import Form
 from godwit.state.keys import distinct, flat
 from godwit.state.table import TableSpec
@@ -35,7 +36,7 @@ class EventMachine:
     time that has passed comes in the same epoch.
     """
 
-    early: ClassVar[None] = None
+    prefold: ClassVar[None] = None
     name: str
     key: pa.Schema
     input: pa.Schema
@@ -145,7 +146,7 @@ class EventMachine:
             name: form.open(epoch, groups, state[name], in_order=False)
             for name, form in self.forms.items()
         }
-        run = Run(self, epoch, groups, list(cells.values()), until)
+        run = EventLoop(self, epoch, groups, list(cells.values()), until)
         with calling.rare_collections():
             outputs = run.outputs(arrivals)
         deltas |= {name: cell.delta() for name, cell in cells.items()}

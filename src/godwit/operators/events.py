@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.time import END
-from godwit.operators import calling
+from godwit.operators import user_function as calling
 from godwit.operators.base import Hashes
 from godwit.operators.cells.base import Cells
 from godwit.operators.convert import MisfitError, elements, row_class, rows, to_python
@@ -96,7 +96,7 @@ class Arrivals:
 class Notificator:
     """Schedules notices for the keys of an epoch's events."""
 
-    def __init__(self, run: "Run") -> None:
+    def __init__(self, run: "EventLoop") -> None:
         self._run = run
 
     @property
@@ -109,7 +109,7 @@ class Notificator:
         self._run.schedule(key, time, values)
 
 
-class Run:
+class EventLoop:
     """The call of the function for one worker and epoch."""
 
     def __init__(

@@ -11,9 +11,9 @@ import pyarrow as pa
 from godwit.errors import ConfigError
 from godwit.model.time import Duration, micros
 from godwit.operators import definition
-from godwit.operators.around import Around
 from godwit.operators.base import Changes, Hashes, Operator, TableView, TimedView
-from godwit.operators.leaving import besides, chosen, due_keys, in_order, removed
+from godwit.operators.due_keys import besides, chosen, due_keys, in_order, removed
+from godwit.operators.wrapper import Wrapper
 from godwit.state.keys import Groups, contained, distinct, flat
 from godwit.state.table import HASH, UPSERT, TableSpec
 from godwit.state.timed import Moments, moments, timed_spec, waiting
@@ -23,7 +23,7 @@ EXPIRY: Final = "_expiry"
 
 
 @dataclass(frozen=True)
-class Expiring(Around):
+class Expiring(Wrapper):
     """`of`, whose keys leave the state when the watermark is `ttl` microseconds after the time of
     their newest record.
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
-from godwit.operators import calling, definition
+from godwit.operators import definition
+from godwit.operators import user_function as calling
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.cells.base import Cells
 from godwit.operators.convert import MisfitError, elements, rows
@@ -49,7 +50,7 @@ class StateMachine:
     time: str | None
     delay: int | None = None
     inputs: ClassVar[int] = 1
-    early: ClassVar[None] = None
+    prefold: ClassVar[None] = None
 
     @classmethod
     def of(

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from godwit.aggregates.functions import Function
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, Aggregate
-from godwit.operators.around import Around
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
-from godwit.operators.functions import Function
-from godwit.operators.leaving import besides, chosen, due_keys, in_order, removed
+from godwit.operators.due_keys import besides, chosen, due_keys, in_order, removed
 from godwit.operators.windows import END, START, TIME, Sliding
+from godwit.operators.wrapper import Wrapper
 from godwit.state.keys import flat
 from godwit.state.table import HASH, UPSERT, TableSpec
 from godwit.state.timed import moments, timed_spec, waiting
@@ -25,7 +25,7 @@ CLOSING: Final = "_closing"
 
 
 @dataclass(frozen=True)
-class Windowed(Around):
+class Windowed(Wrapper):
     """`of`, an aggregate by key and window, whose outputs come when the watermark reaches a
     window's end.
 

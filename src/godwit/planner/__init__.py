@@ -2,10 +2,10 @@
 
 from godwit.planner.assignment import Assignment, intervals_of
 from godwit.planner.baselines import even, hashed, hashed_cost, hot_bins
+from godwit.planner.bin_assignment import BinAssignment
 from godwit.planner.chain import Chain
 from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
-from godwit.planner.placement import Placement
 from godwit.planner.projected import Problem, Projected
 from godwit.planner.scattered import scattered
 from godwit.planner.sequence import sequence
@@ -14,8 +14,8 @@ from godwit.planner.transfers import Transfers, transfers
 
 __all__ = [
     "Assignment",
+    "BinAssignment",
     "Chain",
-    "Placement",
     "Problem",
     "Projected",
     "Transfers",

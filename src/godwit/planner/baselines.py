@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.planner.assignment import Floats
+from godwit.planner.bin_assignment import BinAssignment, Owners, check_owners, measured
 from godwit.planner.inputs import ROUNDING, check_nodes, check_tau, check_weights
-from godwit.planner.placement import Owners, Placement, check_owners, measured
 from godwit.planner.shedding import by_worker
 
 
@@ -16,7 +16,7 @@ def hashed(
     size: npt.ArrayLike,
     *,
     seed: int = 0,
-) -> Placement:
+) -> BinAssignment:
     """Equally many bins a worker, with as few moves as that takes, of bins chosen at random.
 
     This is what consistent hashing aims at (Ding et al., Sections 2 and 6). Workers from number
@@ -55,7 +55,7 @@ def hashed_cost(
 
 def even(
     owners: npt.ArrayLike, workers: int, load: npt.ArrayLike, size: npt.ArrayLike
-) -> Placement:
+) -> BinAssignment:
     """Equally many consecutive bins a worker, in the order of the workers: Storm's default.
 
     >>> even([0, 0, 0, 0, 1, 1], 3, [1] * 6, [1] * 6).owners.tolist()
@@ -72,7 +72,7 @@ def hot_bins(
     load: npt.ArrayLike,
     size: npt.ArrayLike,
     tau: float,
-) -> Placement:
+) -> BinAssignment:
     """The hottest bin that helps, from the most to the least loaded worker, until all are within.
 
     Or until none helps: the limit may not be kept. Workers from number `workers` on end without a

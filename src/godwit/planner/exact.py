@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.planner.assignment import Floats
-from godwit.planner.placement import Owners
+from godwit.planner.bin_assignment import Owners
 
 TOLERANCE = 1e-6  # by which HiGHS may overstep a constraint
 NODES = 2_000  # of the search tree, after which it is given up

@@ -22,14 +22,14 @@ import numpy.typing as npt
 from godwit.planner.nearest import Targets, nearest
 from godwit.planner.partitionings import Costs, Indices
 from godwit.planner.projected import Problem, Projected
-from godwit.planner.work import Work
+from godwit.planner.work import ProjectionDirectory
 
 TOLERANCE = 1e-9  # of the size of all state
 _PRECISION = 1e-13  # what a sweep gains below this share of the costs is rounding
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SweepProgress:
     """How many blocks of a sweep are done, and how far the sweep before was from exact costs."""
 
     sweep: int
@@ -41,7 +41,7 @@ class Progress:
         return f"sweep {self.sweep}: {self.done} of {self.blocks} blocks, bound {self.bound:.2g}"
 
 
-class Run(Protocol):
+class SolveBlocks(Protocol):
     """Solves blocks in any order, wherever the directory can be seen; yields each that is done."""
 
     def __call__(self, solve: Callable[[int], int], blocks: Sequence[int]) -> Iterable[int]: ...
@@ -56,9 +56,9 @@ def project(
     problem: Problem,
     directory: Path | None = None,
     *,
-    run: Run = here,
+    run: SolveBlocks = here,
     tolerance: float = TOLERANCE,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[SweepProgress], None] = lambda _: None,
 ) -> Projected:
     """The projected costs of a problem, to within `tolerance` times the size of all state.
 
@@ -68,14 +68,14 @@ def project(
     if directory is None:
         with tempfile.TemporaryDirectory() as scratch:
             return project(problem, Path(scratch), run=run, tolerance=tolerance, progress=progress)
-    work = Work.prepare(problem, directory)
+    work = ProjectionDirectory.prepare(problem, directory)
     bound = math.inf
     while True:
         sweep, before = work.newest()
         solve = partial(solve_block, str(directory), work.digest, sweep)
         missing = work.missing(sweep)
         for done, _ in enumerate(run(solve, missing), len(work.blocks) - len(missing) + 1):
-            progress(Progress(sweep, done, len(work.blocks), bound))
+            progress(SweepProgress(sweep, done, len(work.blocks), bound))
         policy = Policy.of(work, sweep)
         after = policy.once(before)
         gain = float(np.abs(after - before).max())
@@ -103,8 +103,8 @@ def solve_block(directory: str, digest: str, sweep: int, block: int) -> int:
 
 # Processes solve many blocks: they keep what does not change. Another problem has another digest.
 @lru_cache(maxsize=1)
-def _opened(directory: str, digest: str) -> Work:
-    return Work.open(Path(directory))
+def _opened(directory: str, digest: str) -> ProjectionDirectory:
+    return ProjectionDirectory.open(Path(directory))
 
 
 @lru_cache(maxsize=32)
@@ -126,7 +126,7 @@ class Policy:
     moved: Costs
 
     @classmethod
-    def of(cls, work: Work, sweep: int) -> "Policy":
+    def of(cls, work: ProjectionDirectory, sweep: int) -> "Policy":
         """What the blocks of a sweep have found."""
         chain, count = work.problem.chain, work.count
         share, moved = np.zeros((len(chain.nodes), count)), np.zeros(count)

@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.planner.assignment import Floats, Interval, Ints, intervals_in
-from godwit.planner.exact import TOLERANCE, solve
-from godwit.planner.inputs import ROUNDING, check_nodes, check_tau, check_weights
-from godwit.planner.placement import (
+from godwit.planner.bin_assignment import (
+    BinAssignment,
     Owners,
-    Placement,
     check_owners,
     check_workers,
     measured,
 )
+from godwit.planner.exact import TOLERANCE, solve
+from godwit.planner.inputs import ROUNDING, check_nodes, check_tau, check_weights
 from godwit.planner.shedding import by_worker, least, returned, shed
 from godwit.planner.single import single_step, sums
 
@@ -36,7 +36,7 @@ def scattered(
     drained: Iterable[int] = (),
     capacity: Sequence[float] | None = None,
     most_moves: int | None = None,
-) -> Placement:
+) -> BinAssignment:
     """A placement of bins onto `workers` workers that moves little state and keeps the balance.
 
     `owners` has the worker of every bin. No worker gets more than `1 + tau` times its share of the
@@ -94,7 +94,7 @@ class _Problem:
         allowed = bool(np.isin(used, self.candidates).all()) and len(used) <= self.workers
         return allowed and bool((loads <= self.limit * (1 + ROUNDING / 2)).all())
 
-    def placement(self, after: Owners) -> Placement:
+    def placement(self, after: Owners) -> BinAssignment:
         return measured(self.owners, after, self.load, self.size)
 
     def settled(self, after: Owners) -> Owners:
@@ -116,7 +116,7 @@ class _Problem:
                 covers[worker] = math.ceil(covers[worker] * (1 - ROUNDING))
         return _at_least(covers, sizes, self.candidates, self.workers)
 
-    def cheapest(self, most_moves: int | None) -> Placement | None:
+    def cheapest(self, most_moves: int | None) -> BinAssignment | None:
         """A good placement; with a price on every move, if it had too many of them else."""
         best = self._priced(0.0)
         if most_moves is None or (best and best.moves <= most_moves):
@@ -135,7 +135,7 @@ class _Problem:
                 low = middle
         return best
 
-    def _priced(self, a_move: float) -> Placement | None:
+    def _priced(self, a_move: float) -> BinAssignment | None:
         """The cheapest found with this price on a move, on top of that of its state."""
         working = np.zeros(len(self.share), np.bool_)
         state = np.bincount(self.owners, self.size, len(self.share))[self.candidates]
@@ -221,13 +221,13 @@ def _problem(
     return _Problem(owners, load, size, tau, workers, gone, np.array(candidates), share)
 
 
-def _unproven(best: Placement | None, bound: float) -> bool:
+def _unproven(best: BinAssignment | None, bound: float) -> bool:
     return best is None or best.cost > bound * (1 + ROUNDING)
 
 
 def _improved(
-    problem: _Problem, best: Placement | None, bound: float, most_moves: int | None
-) -> tuple[Placement | None, float]:
+    problem: _Problem, best: BinAssignment | None, bound: float, most_moves: int | None
+) -> tuple[BinAssignment | None, float]:
     """The best placement of few bins, and the bound that its search has proven."""
     for margin in (0.0, 2 * TOLERANCE):
         found = solve(
@@ -249,7 +249,7 @@ def _improved(
     return best, bound
 
 
-def _not_above_intervals(problem: _Problem, best: Placement | None) -> Placement | None:
+def _not_above_intervals(problem: _Problem, best: BinAssignment | None) -> BinAssignment | None:
     """`best`, or what `single_step` finds, if that is cheaper."""
     try:
         intervals = intervals_in(problem.owners, int(problem.owners.max()) + 1)

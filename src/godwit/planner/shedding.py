@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.planner.assignment import Floats, Ints
-from godwit.planner.placement import Owners
+from godwit.planner.bin_assignment import Owners
 
 
 def shed(

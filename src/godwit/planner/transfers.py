@@ -15,8 +15,8 @@ import numpy.typing as npt
 from godwit.errors import ConfigError
 from godwit.model.routing import Move, Update
 from godwit.planner.assignment import Floats, Ints
+from godwit.planner.bin_assignment import Owners, check_owners
 from godwit.planner.inputs import ROUNDING, check_weights
-from godwit.planner.placement import Owners, check_owners
 
 SMALLEST = 1e-7  # of what the busiest worker does: less than this no bin takes
 NOTHING = 1e-12  # of the longest transfer: what is left by rounding

@@ -24,7 +24,7 @@ BLOCK = 2048  # partitionings; a second's work or so
 
 
 @dataclass(frozen=True)
-class Work:
+class ProjectionDirectory:
     """A problem in a directory; a block is so many partitionings over one number of nodes."""
 
     directory: Path

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from godwit.runtime.executor import executor_id
+from godwit.worker.executor_process import executor_id
 
 LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where its records come from
 ROUNDS: Final = 20
-PATIENCE: Final = 1.0  # seconds
+BUSY_SECONDS: Final = 1.0  # seconds
 KILLED: Final = 5.0  # in which a task that is killed has surely ended; Spark gives its process two
 POLL: Final = 0.01
 
@@ -122,7 +122,7 @@ class Executors:
         """Wait until no task of a job waits for a core, unless others keep them all busy."""
         context = self._spark.sparkContext
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + BUSY_SECONDS
         while thread.is_alive() and time.monotonic() < end:
             for id in tracker.getJobIdsForGroup(job):
                 known = tracker.getJobInfo(id)
@@ -146,7 +146,7 @@ def prepare() -> None:
 
     Pandas is not used, but Arrow imports it, if it is there, with the first array that it is given.
     """
-    import godwit.spark.engine  # noqa: F401
+    import godwit.spark.epoch  # noqa: F401
 
     with suppress(ImportError):
         import_module("pandas")

@@ -16,14 +16,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
+from godwit.aggregates.functions import Function, Kind
+from godwit.driver.driver import Driver
 from godwit.errors import CheckpointError, ConfigError, DamagedFileError
 from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.layout import FORMAT, HOME, SPARK
-from godwit.operators.functions import Function, Kind
-from godwit.runtime.driver import Driver
-from godwit.spark.initial import load
-from godwit.spark.slots import Pinning
+from godwit.spark.initial_state import load
+from godwit.spark.pinning import Pinning
 
 # What Spark calls the operators whose state can be told apart into columns of ours.
 AGGREGATION: Final = "stateStoreSave"

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from godwit.model.routing import Routing
-from godwit.spark.slots import Slots
+from godwit.spark.pinning import Slots
 from godwit.state.table import HASH
 
 # A name of this module, so that a test can make hashes collide.

@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
 from godwit.errors import ConfigError, DamagedFileError
-from godwit.log.files import Location
+from godwit.storage.local import Location
 
 EPOCH = "epoch"
 FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
@@ -49,38 +49,38 @@ class Sink(Protocol):
         ...
 
 
-def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any) -> "Files":
+def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any) -> "FilesSink":
     """Files below `path`, one directory an epoch: exactly once.
 
     `spark.read.parquet(path)` shows the rows of the delivered epochs, with a column `epoch`. An
     epoch in which the operators gave nothing has no directory. `options` are those of Spark's
     writer for the format.
     """
-    return Files(Location.to_write(path).path, format, options)
+    return FilesSink(Location.to_write(path).path, format, options)
 
 
-def table(name: str) -> "Table":
+def table(name: str) -> "TableSink":
     """A Spark table partitioned by a column `epoch`, made if missing: an epoch is one partition."""
-    return Table(name)
+    return TableSink(name)
 
 
-def foreach_batch(function: Callable[[DataFrame, int], None]) -> "ForeachBatch":
+def foreach_batch(function: Callable[[DataFrame, int], None]) -> "FunctionSink":
     """Call `function(rows, epoch)` for every epoch, also one without rows: at least once."""
-    return ForeachBatch(function)
+    return FunctionSink(function)
 
 
-def console(rows: int = 20) -> "Console":
+def console(rows: int = 20) -> "ConsoleSink":
     """Print the first rows of every epoch."""
-    return Console(rows)
+    return ConsoleSink(rows)
 
 
-def memory(name: str) -> "Memory":
+def memory(name: str) -> "MemorySink":
     """Keep all rows in the driver, as a temporary view with a column `epoch`. For small outputs."""
-    return Memory(name)
+    return MemorySink(name)
 
 
 @dataclass
-class Files:
+class FilesSink:
     """One directory an epoch, which appears whole by a rename and is never overwritten."""
 
     path: Path
@@ -199,7 +199,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSink:
     """A partition an epoch, overwritten as a whole."""
 
     name: str
@@ -242,7 +242,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeachBatch:
+class FunctionSink:
     """A function of the user's."""
 
     function: Callable[[DataFrame, int], None]
@@ -262,7 +262,7 @@ class ForeachBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Console:
+class ConsoleSink:
     """Standard output."""
 
     rows: int
@@ -280,7 +280,7 @@ class Console:
 
 
 @dataclass
-class Memory:
+class MemorySink:
     """The rows by epoch, and a view of them in the session that described the query."""
 
     name: str

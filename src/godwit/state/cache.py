@@ -22,7 +22,7 @@ from typing import Final
 
 from godwit.errors import DamagedFileError
 from godwit.state.file import StateFile, read, verified_chunks
-from godwit.state.link import Link
+from godwit.state.rate_limit import RateLimit
 from godwit.state.table import FileRef, TableSpec
 
 SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
@@ -42,7 +42,7 @@ class FileCache:
     """
 
     def __init__(
-        self, location: Path, directory: Path, limit: int, link: Link | None = None
+        self, location: Path, directory: Path, limit: int, link: RateLimit | None = None
     ) -> None:
         self._location = location
         self._directory = directory

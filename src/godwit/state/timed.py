@@ -33,7 +33,7 @@ Moments = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WatermarkSpan:
     """The moments of an epoch: those up to `passed` were dealt with before, those up to `until` are
     due now; None is before all moments."""
 
@@ -41,7 +41,7 @@ class Span:
     until: int | None
 
 
-NEVER: Final = Span(None, None)
+NEVER: Final = WatermarkSpan(None, None)
 
 
 def timed_spec(name: str, key: pa.Schema, payload: pa.Schema) -> TableSpec:
@@ -99,7 +99,9 @@ def pending(runs: Sequence[Run], segment: int, passed: int | None) -> list[Run]:
     return [run.between(_after(segment, passed), 1 << 64) for run in runs]
 
 
-def due(segments: Iterator[tuple[int, Sequence[Run]]], spec: TableSpec, span: Span) -> pa.Table:
+def due(
+    segments: Iterator[tuple[int, Sequence[Run]]], spec: TableSpec, span: WatermarkSpan
+) -> pa.Table:
     """The rows that are due, of segments with what is pending of them, in the order of moment, key
     hash, epoch and number."""
     found = [spec.schema.empty_table()]

@@ -11,7 +11,7 @@ from godwit.state.keys import Hashes, Mask, Rows, changes, equal, flat
 from godwit.state.merge import merge, settle
 from godwit.state.run import Run, segment_offsets
 from godwit.state.table import OP, UPSERT, TableSpec
-from godwit.state.timed import KEY_HASH, NEVER, Span, due
+from godwit.state.timed import KEY_HASH, NEVER, WatermarkSpan, due
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class View:
 
     spec: TableSpec
     segments: Callable[[int], Sequence[Run]]
-    span: Span = NEVER
+    span: WatermarkSpan = NEVER
     own: Own = ALL
 
     def get(self, hashes: Hashes, keys: pa.Table) -> tuple[Mask, pa.Table]:

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from godwit import faults
+from godwit.driver.driver import Driver
+from godwit.inspect.snapshot import Snapshot
 from godwit.log.intent import Intent
+from godwit.log.receipt import Receipt
 from godwit.log.restore import restore
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
-from godwit.runtime.driver import Driver
-from godwit.runtime.receipt import Receipt
-from godwit.runtime.snapshot import Snapshot
-from godwit.runtime.work import CacheSpec, Work
 from godwit.state.table import HASH, FileRef
-from godwit.testing.folded import folded
+from godwit.testing.prefold import folded
+from godwit.worker.work import CacheSpec, Work
 
 Rows = Iterable[Mapping[str, Any]]
 Row = dict[str, Any]
@@ -185,8 +185,8 @@ class Simulation:
 
     def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterator[Receipt]:
         """Route the batch as F does, and let each worker work on its records."""
-        if work.operator.early and self._chance.random() < 0.5:
-            work = replace(work, early=work.operator.early)
+        if work.operator.prefold and self._chance.random() < 0.5:
+            work = replace(work, prefold=work.operator.prefold)
             batch = folded(batch, work.operator, work.span.passed)
         hashes = self._hashes(batch.select(work.operator.key.names))
         owners = routing.owners_at(hashes)

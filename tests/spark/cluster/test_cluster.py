@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from godwit.log.history import History
-from tests.spark.cluster import application
-from tests.spark.cluster.application import TARGET
-from tests.spark.cluster.running import check, fetched, places, run
+from tests.support.cluster import application
+from tests.support.cluster.application import TARGET
+from tests.support.cluster.running import check, fetched, places, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def home(tmp_path_factory: pytest.TempPathFactory, java: str) -> Path:
     """A checkpoint that the application has left when it was done."""
     home = tmp_path_factory.mktemp("cluster")
-    run("tests.spark.cluster.application", home, java)
+    run("tests.support.cluster.application", home, java)
     return home
 
 

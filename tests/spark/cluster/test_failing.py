@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from godwit.log.history import History
-from godwit.model.placement import Placement
-from godwit.protocol.placing import LAG
-from godwit.runtime.replicas import Share
-from tests.spark.cluster.failing import EVENTS, SEED, stages
-from tests.spark.cluster.running import PRINTED, check, check_state, fetched, once, places, run
+from godwit.placement.handover import LAG
+from godwit.placement.slots import Placement
+from godwit.worker.replicas import Share
+from tests.support.cluster.failing import EVENTS, SEED, stages
+from tests.support.cluster.running import PRINTED, check, check_state, fetched, once, places, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 def home(tmp_path_factory: pytest.TempPathFactory, java: str) -> Path:
     def fill(home: Path) -> None:
         (home / SEED).write_text(str(random.randrange(1 << 32)))
-        run("tests.spark.cluster.failing", home, java, -signal.SIGKILL)
-        run("tests.spark.cluster.failing", home, java)
+        run("tests.support.cluster.failing", home, java, -signal.SIGKILL)
+        run("tests.support.cluster.failing", home, java)
 
     return once(tmp_path_factory, "failing", fill)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from godwit.inspect.audit import verify
+from godwit.inspect.snapshot import Snapshot
 from godwit.log.history import History
-from godwit.runtime.snapshot import Snapshot
-from godwit.runtime.verify import verify
-from tests.spark.cluster.application import ROWS
-from tests.spark.cluster.running import pairs, run
+from tests.support.cluster.application import ROWS
+from tests.support.cluster.running import pairs, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def test_records_of_two_attempts_are_never_mixed_and_replicas_are_rebuilt(
     tmp_path: Path, java: str
 ) -> None:
-    run("tests.spark.cluster.varying", tmp_path, java)
+    run("tests.support.cluster.varying", tmp_path, java)
     checkpoint, history = tmp_path / "checkpoint", History(tmp_path / "checkpoint")
     assert verify(checkpoint).findings == []
     last = history.epochs()[-1]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.kills.running import Application
+from tests.support.kills.running import Application
 
 Launch = Callable[[Path], Application]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from godwit.log.history import History
-from tests.spark.kills import bank
 from tests.spark.kills.conftest import Launch
-from tests.spark.kills.running import Application
-from tests.spark.kills.truth import check, first_seen
+from tests.support.kills import bank
+from tests.support.kills.running import Application
+from tests.support.kills.truth import check, first_seen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from godwit.faults import POINTS
+from godwit.inspect.overview import Overview
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit
-from godwit.model.requests import Migrate
-from godwit.runtime.overview import Overview
-from tests.spark.kills import bank
+from godwit.model.requests import MigrateRequest
 from tests.spark.kills.conftest import Launch
-from tests.spark.kills.truth import check, expected, first_seen
+from tests.support.kills import bank
+from tests.support.kills.truth import check, expected, first_seen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -61,8 +61,8 @@ def ask_to_move(home: Path, epoch: int) -> None:
     """Ask for migrations that take effect in `epoch`; the query answers when it runs again."""
     checkpoint, workers = home / "checkpoint", 3 - epoch % 2
     for operator in Overview.of(checkpoint).operators.values():
-        History(checkpoint).control.add(
-            Migrate(
+        History(checkpoint).requests.add(
+            MigrateRequest(
                 id=0,
                 operator=operator.name,
                 origin=operator.routing,

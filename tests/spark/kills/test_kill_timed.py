@@ -8,9 +8,9 @@ import pytest
 
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.model.requests import Migrate
-from tests.spark.kills import timed
+from godwit.model.requests import MigrateRequest
 from tests.spark.kills.conftest import Launch
+from tests.support.kills import timed
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -69,5 +69,5 @@ def ask_to_move(home: Path, strategy: str, workers: int) -> None:
     """Ask for a migration; the query answers when it runs again."""
     ((operator, routing),) = newest_intent(home).routings.items()
     target = routing.spread(workers)
-    request = Migrate(0, operator, routing, target, strategy, time.time(), supersede=True)
-    History(home / "checkpoint").control.add(request)
+    request = MigrateRequest(0, operator, routing, target, strategy, time.time(), supersede=True)
+    History(home / "checkpoint").requests.add(request)

@@ -9,15 +9,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import godwit as gw
+from godwit.inspect.snapshot import Snapshot
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit, newest_offsets
 from godwit.model.routing import SEGMENTS
-from godwit.runtime.snapshot import Snapshot
-from tests.spark.feed import Feed
-from tests.spark.kills import bank
 from tests.spark.kills.conftest import Launch
-from tests.spark.kills.functions import STRUCK, Blocking, Dying, Keeping, Raising
-from tests.spark.kills.truth import check, first_seen
+from tests.support.feed import Feed
+from tests.support.kills import bank
+from tests.support.kills.functions import STRUCK, Blocking, Dying, Keeping, Raising
+from tests.support.kills.truth import check, first_seen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -1,1 +1,0 @@
-"""Measurements of Godwit beside Spark's own operators: `python -m bench`, one file a question."""

@@ -1,0 +1,1 @@
+"""The lab: workloads, experiments and benchmarks of Godwit, outside of its wheel."""

@@ -1,0 +1,1 @@
+"""Measurements of Godwit beside Spark's own operators, one file a question."""

@@ -1,0 +1,259 @@
+"""What does a migration cost the epochs that it runs in? By strategy and by the size of the state.
+
+Two executors with a worker each, without replicas. A quarter of the state moves from the one to the
+other. Executors read the checkpoint at no more than 1 Gbit/s, as if it were behind a network. The
+epochs of each turn are compared with those before the migration in the same turn. Each turn starts
+with a copy of the same checkpoint and with empty caches, which its first epochs fill.
+
+Beside that, Spark's own way with the same state in its own store: to stop the query, to repartition
+its checkpoint from 2 to 4 and to start it again. Its records come at a steady rate. Its outage is
+the time from the last output before to the first one after that leaves no record waiting.
+"""
+
+import shutil
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
+
+import godwit as gw
+from godwit.log.history import History
+from lab.bench.contenders import use_provider
+from lab.bench.harness import WORKERS, Bench, Sink, reported, say
+from lab.bench.report import Report, show, spread, table
+from lab.workloads.memory import sampled
+
+OPERATOR = "profiles"
+BINS = 128
+SIZES = (256, 512, 1024)  # MiB
+ROW_BYTES = 256
+ROWS = 20_000  # an epoch
+STEADY = 12  # epochs
+REPETITIONS = 7
+FEWER = 2  # for those of which no more is claimed than that they are in between
+STRATEGIES = ("all-at-once", "fluid", "batched:8", "matched", "paced")
+CLAIMED = ("all-at-once", "paced")
+PAYLOAD = f"lpad({{}}, {ROW_BYTES - 40}, '.') AS payload"
+FILLING = 10  # epochs that fill Spark's store
+PERIOD = 5.0  # seconds: as often come the records of an epoch of Spark's
+OUTAGES = 2  # repetitions
+RATE = 125e6  # bytes a second: 1 Gbit/s
+LONGEST = 600.0  # seconds
+CONF = {
+    "spark.master": f"local-cluster[{WORKERS},1,2048]",
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.locality.wait": "60s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Epochs in seconds: before a migration, and from its request to its end; and memory in MiB."""
+
+    steady: list[float]
+    moving: list[float]
+    fetched: int
+    steady_memory: float
+    moving_memory: float
+
+    @property
+    def slower(self) -> float:
+        """The longest epoch while state moves, by the longest before."""
+        return max(self.moving) / max(self.steady)
+
+
+def run(bench: Bench) -> None:
+    sizes = [bench.pick(size, size // 16) for size in SIZES]
+    repetitions = bench.pick(REPETITIONS, 1)
+    report = Report(
+        "migration",
+        bench,
+        {
+            "bins": BINS,
+            "rows": ROWS,
+            "steady_epochs": STEADY,
+            "migrations": repetitions,
+            "spark_seconds_between_epochs": PERIOD,
+            "fetch_rate": RATE,
+        },
+    )
+    lines = []
+    for size in sizes:
+        if bench.only and bench.only != str(size):
+            continue
+        say(f"  {size} MiB")
+        turns: dict[str, list[Turn]] = {strategy: [] for strategy in STRATEGIES}
+        for repetition in range(repetitions):
+            for strategy in STRATEGIES if repetition < FEWER else CLAIMED:
+                turn = _turn(bench, size, strategy)
+                turns[strategy].append(turn)
+                say(
+                    f"    {repetition + 1}/{repetitions} {strategy}: longest epoch "
+                    f"{max(turn.steady):.2f} s, moving {max(turn.moving):.2f} s "
+                    f"in {len(turn.moving)} epochs, {turn.fetched >> 20} MiB fetched"
+                )
+        outages = spread([_outage(bench, size) for _ in range(bench.pick(OUTAGES, 1))])
+        say(f"    spark, repartitioned: an outage of {show(outages)} s")
+        report.add({"mib": size, "strategy": "spark"}, outage=outages)
+        for strategy, each in turns.items():
+            found = _summary(each)
+            report.add({"mib": size, "strategy": strategy}, **found)
+            lines.append([size, strategy, *(show(found[name]) for name in found)])
+    table(
+        [
+            "MiB",
+            "strategy",
+            "steady max s",
+            "moving max s",
+            "x steady",
+            "epochs",
+            "MiB",
+            "x memory",
+        ],
+        lines,
+    )
+
+
+def _summary(turns: list[Turn]) -> dict[str, Any]:
+    return {
+        "steady_max": spread([max(turn.steady) for turn in turns]),
+        "moving_max": spread([max(turn.moving) for turn in turns]),
+        "slower": spread([turn.slower for turn in turns]),
+        "epochs": spread([len(turn.moving) for turn in turns]),
+        "fetched_mib": spread([turn.fetched / 2**20 for turn in turns]),
+        "memory": spread([turn.moving_memory / turn.steady_memory for turn in turns]),
+    }
+
+
+def _turn(bench: Bench, size: int, strategy: str) -> Turn:
+    origin = bench.directory / f"profiles-{size}"
+    keys = size * 2**20 // ROW_BYTES
+    if not origin.exists():
+        sink, query = _start(bench, origin, keys)
+        sink.wait(query.spark_query, 1)
+        query.stop()
+    checkpoint = _copied(origin)
+    sink, query = _start(bench, checkpoint, keys)
+    try:
+        first = sink.wait(query.spark_query, 1)
+        settled = _settled(query, checkpoint, sink, first)
+        with sampled() as before:
+            sink.wait(query.spark_query, settled + STEADY - first)
+        with sampled() as during:
+            asked = query.epoch or 0
+            quarter = gw.Routing(np.repeat(np.array([0, 1, 1, 1], np.int32), BINS // 4), WORKERS)
+            migration = query.migrate(quarter, strategy=strategy)
+            assert migration.wait() == "done"
+            last = query.epoch or 0
+            sink.wait(query.spark_query, last + 2 - first)
+        epochs = {e.number: e.seconds for e in reported(query.spark_query, last + 1)}
+    finally:
+        query.stop()
+    history = History(checkpoint)
+    manifests = [history.manifest(epoch) for epoch in range(asked + 1, last + 2)]
+    return Turn(
+        steady=[epochs[number] for number in range(settled, settled + STEADY)],
+        moving=[epochs[number] for number in range(asked + 1, last + 2)],
+        fetched=sum(r["fetched"] for m in manifests if m for r in m.receipts[OPERATOR]),
+        steady_memory=max(mib for _, mib in before),
+        moving_memory=max(mib for _, mib in during),
+    )
+
+
+def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
+    initial = None
+    if not checkpoint.exists():
+        known = bench.spark.range(0, keys, 1, WORKERS)
+        rows = known.selectExpr("xxhash64(id) AS k", "0L AS n", PAYLOAD.format("id"))
+        initial = {OPERATOR: rows}
+    sink = Sink()
+    query = (
+        gw.stream(bench.source(ROWS, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value")))
+        .aggregate(OPERATOR, key="k", n=gw.count(), payload=gw.max("payload"))
+        .to(gw.foreach_batch(lambda rows, epoch: sink.note(epoch)))
+        .start(
+            checkpoint,
+            workers=WORKERS,
+            bins=BINS,
+            initial=initial,
+            retention=1000,
+            replicas=0,
+            fetch_rate=RATE,
+        )
+    )
+    return sink, query
+
+
+def _outage(bench: Bench, size: int) -> float:
+    """Seconds without output, while Spark's query is stopped, repartitioned and started again."""
+    origin = bench.directory / f"spark-{size}"
+    keys = size * 2**20 // ROW_BYTES
+    use_provider(bench, "rocksdb")
+
+    def start(
+        checkpoint: Path, rows: int, partitions: int, period: float
+    ) -> tuple[Sink, StreamingQuery]:
+        bench.spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        sink = Sink()
+        source = bench.source(rows, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value"))
+        counted = source.groupBy("k").agg(sf.count("*"), sf.max("payload"))
+        writer = counted.writeStream.foreachBatch(sink).outputMode("update")
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        return sink, writer.trigger(processingTime=f"{period} seconds").start()
+
+    if not origin.exists():
+        sink, query = start(origin, max(ROWS, keys // FILLING), WORKERS, PERIOD)
+        sink.wait(query, FILLING)
+        _stop_between_epochs(query)
+    checkpoint = _copied(origin)
+    sink, query = start(checkpoint, ROWS, WORKERS, PERIOD)
+    sink.wait(query, 3)
+    began = _stop_between_epochs(query)
+    bench.spark._streamingCheckpointManager.repartition(str(checkpoint), 2 * WORKERS)
+    sink, query = start(checkpoint, ROWS, 2 * WORKERS, period=0)
+    answered = 0
+    while (outage := time.monotonic() - began) > answered * PERIOD:
+        answered += 1
+        if outage > LONGEST:
+            raise TimeoutError(f"Spark has not caught up after {outage:.0f} s")
+        sink.wait(query, answered)
+    query.stop()
+    return outage
+
+
+def _copied(origin: Path) -> Path:
+    """A copy in a place of its own: tasks of a query that was stopped may still write to theirs."""
+    for old in origin.parent.glob("turn-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    checkpoint = origin.parent / f"turn-{uuid.uuid4().hex}"
+    shutil.copytree(origin, checkpoint, symlinks=True)
+    return checkpoint
+
+
+def _stop_between_epochs(query: StreamingQuery) -> float:
+    """Stop after an epoch that is whole, or else Spark repartitions nothing; when it ended."""
+    seen = len(query.recentProgress)
+    while len(query.recentProgress) == seen:
+        time.sleep(0.01)
+    ended = time.monotonic()
+    query.stop()
+    return ended
+
+
+def _settled(query: gw.Query, checkpoint: Path, sink: Sink, first: int) -> int:
+    """The first epoch after three in which nobody had to fetch anything."""
+    epoch, quiet = first, 0
+    history = History(checkpoint)
+    while quiet < 3:
+        epoch += 1
+        sink.wait(query.spark_query, epoch + 1 - first)
+        manifest = history.manifest(epoch)
+        assert manifest is not None
+        fetched = sum(receipt["fetched"] for receipt in manifest.receipts[OPERATOR])
+        quiet = 0 if fetched else quiet + 1
+    return epoch + 1

@@ -1,0 +1,121 @@
+"""A page that needs nothing but itself, with pictures and tables; and the same as numbers."""
+
+import html
+import io
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from lab.workloads.report import Report
+
+STYLE: Final = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em;
+       color: #222 }
+h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
+table { border-collapse: collapse; margin: 1em 0 }
+th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #ddd }
+th:first-child, td:first-child { text-align: left }
+svg { width: 100%; height: auto }
+footer { color: #666; font-size: .85em; margin-top: 3em }
+"""
+_SVG: Final[Any] = {"svg.fonttype": "path", "svg.hashsalt": "godwit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page: what it shows, and what to say of it."""
+
+    title: str
+    text: str = ""
+    figure: Figure | None = None
+    table: Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found, for people (`sections`) and for programs (`reports` of runs, by label, and
+    other `numbers`)."""
+
+    sections: Sequence[Section]
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer to a question, and what it was found with."""
+
+    name: str
+    question: str
+    findings: Findings
+    about: Mapping[str, str] = field(default_factory=lambda: environment())
+
+    def write(self, directory: Path) -> list[Path]:
+        """`NAME.html`, `NAME.json`, and a PNG of each picture; returns what was written."""
+        directory.mkdir(parents=True, exist_ok=True)
+        written = [directory / f"{self.name}.html", directory / f"{self.name}.json"]
+        written[0].write_text(self.to_html())
+        reports = {label: one.to_json() for label, one in self.findings.reports.items()}
+        found = {"question": self.question, "environment": self.about, "reports": reports}
+        written[1].write_text(json.dumps(found | dict(self.findings.numbers)) + "\n")
+        pictures = [section.figure for section in self.findings.sections if section.figure]
+        for number, figure in enumerate(pictures, 1):
+            written.append(directory / f"{self.name}-{number}.png")
+            figure.savefig(written[-1], dpi=110)
+        return written
+
+    def to_html(self) -> str:
+        parts = [f"<h1>{html.escape(self.name)}</h1>", f"<p>{html.escape(self.question)}</p>"]
+        for section in self.findings.sections:
+            parts.append(f"<h2>{html.escape(section.title)}</h2>")
+            parts += [f"<p>{html.escape(section.text)}</p>"] if section.text else []
+            parts += [_svg(section.figure)] if section.figure else []
+            parts += [_table(section.table)] if section.table else []
+        told = ", ".join(f"{name} {value}" for name, value in self.about.items())
+        parts.append(f"<footer>{html.escape(told)}</footer>")
+        body = "\n".join(parts)
+        title = html.escape(f"godwit: {self.name}")
+        return (
+            f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
+            f"<style>{STYLE}</style>\n{body}\n</html>\n"
+        )
+
+
+def environment() -> dict[str, str]:
+    """Versions, the machine, and the commit if this is a working copy."""
+    found = {name: version(name) for name in ("godwit", "pyspark", "pyarrow", "numpy")}
+    found |= {"python": platform.python_version(), "machine": platform.machine()}
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False)
+    return found | ({"commit": commit.stdout.strip()} if commit.returncode == 0 else {})
+
+
+def _svg(figure: Figure) -> str:
+    text = io.StringIO()
+    with rc_context(_SVG):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
+    rows = [
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    ]
+    return f"<table>\n<tr>{head}</tr>\n" + "\n".join(rows) + "\n</table>"

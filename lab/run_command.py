@@ -1,0 +1,108 @@
+"""`python -m lab run`: a workload, live."""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from godwit.cli.output import check_directory, needs, note, print_table
+from godwit.errors import ConfigError
+from godwit.model.time import micros
+from lab.workloads.rate import SECOND, Rate
+
+EXAMPLES = """\
+examples:
+  python -m lab run --list
+  python -m lab run q5 --rate 20k --for 60s --migrate "at 20s to 4 workers with paced"
+  python -m lab run word-count --rate "5k for 20s, 50k for 10s" --report words
+"""
+
+
+def add_to(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "run",
+        help="run a workload live, in an open loop, with migrations on the way",
+        description="Run a workload on a local Spark: events take place at their rate, whether or "
+        "not they can be processed as fast. Shows progress, and at the end the latencies.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="see --list")
+    parser.add_argument("--list", action="store_true", help="name all workloads")
+    parser.add_argument("--rate", default="10k", help="events a second (default: 10k)")
+    parser.add_argument("--workers", type=int, default=2, help="at the begin (default: 2)")
+    parser.add_argument("--for", dest="length", default="60 s", help="how long (default: 60 s)")
+    parser.add_argument(
+        "--warm-up",
+        default="10 s",
+        help="not measured; Spark takes half a minute to settle (default: 10 s)",
+    )
+    parser.add_argument(
+        "--migrate",
+        action="append",
+        default=[],
+        metavar="MOVE",
+        help='"at 20s to 4 workers with paced" or "at 20s rebalance"; may be given several times',
+    )
+    parser.add_argument("--cores", default="*", help="of the local Spark (default: all)")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="DIR",
+        help="leave a page and all numbers there",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    # Spark takes a second to import, which other commands need not wait for.
+    with needs("workloads", "Spark 4.2 or newer"):
+        from godwit.spark.session import session
+        from lab.workloads.catalog import WORKLOADS, workload
+        from lab.workloads.running import Move, Run
+        from lab.workloads.running import run as play
+    if arguments.cores != "*" and not (arguments.cores.isdecimal() and int(arguments.cores)):
+        raise ConfigError(f"--cores is a number from 1 on, or '*', not '{arguments.cores}'")
+    if arguments.report:
+        check_directory(arguments.report)
+        with needs("reports", "matplotlib (pip install 'godwit[experiments]')"):
+            from lab.experiments.lab import overview
+            from lab.experiments.page import Findings, Page
+    if arguments.list:
+        print_table(["workload", "computes"], [[w.name, w.about] for w in WORKLOADS.values()])
+        return 0
+    if arguments.workload is None:
+        raise ConfigError("name a workload: python -m lab run --list tells which there are")
+    wanted = Run(
+        workload(arguments.workload),
+        Rate.parse(arguments.rate),
+        arguments.workers,
+        micros(arguments.length) / SECOND,
+        micros(arguments.warm_up) / SECOND,
+        tuple(Move.parse(text) for text in arguments.migrate),
+    )
+    wanted.check()
+    with (
+        session(f"local[{arguments.cores}]") as spark,
+        tempfile.TemporaryDirectory() as directory,
+    ):
+        report = play(spark, wanted, Path(directory), note)
+    summary = report.summary()
+    if not summary:
+        raise ConfigError("no epoch began after the warm-up: run longer, or at a lower rate")
+    rows = [
+        [name, f"{found.pop('events'):,}", *(f"{seconds:.2f} s" for seconds in found.values())]
+        for name, found in summary.items()
+    ]
+    print_table(["latency", "events", *summary["all"]], rows)
+    if "steady" not in summary:
+        note("no epoch without a move was measured: let the first one begin later, or run longer")
+    for one in report.migrations:
+        took = "-" if one.ended is None else f"{one.ended - one.asked:.1f} s"
+        print(f"{one.operator}, {one.bins:,} bins, {one.strategy}: {one.outcome}, {took}")
+    if arguments.report:
+        name = wanted.workload.name
+        findings = Findings(overview({name: report}), {name: report})
+        for path in Page(name, wanted.workload.about, findings).write(arguments.report):
+            note(str(path))
+    return 0

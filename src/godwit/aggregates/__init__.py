@@ -1,0 +1,1 @@
+"""Aggregates: what each one folds, merges and returns."""

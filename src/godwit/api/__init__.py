@@ -1,0 +1,1 @@
+"""What a user imports: streams, jobs, options and the handles of running queries."""

@@ -1,0 +1,153 @@
+"""The handles of what was asked of a running query."""
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+from godwit.driver.driver import Driver
+from godwit.inspect.sizes import seconds_left
+from godwit.migration.strategies import left
+from godwit.model.requests import MigrateRequest, ScheduleRequest
+
+
+class Awaited:
+    """Something that has an outcome, sooner or later."""
+
+    __slots__ = ()
+    unfinished: ClassVar[tuple[str, ...]] = ("open",)
+    driver: Driver
+
+    @property
+    def outcome(self) -> str:
+        raise NotImplementedError
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it is over, the query ends or `timeout` seconds have passed."""
+        self.driver.wait_for(lambda: self.outcome not in self.unfinished, timeout)
+        return self.outcome
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Migration(Awaited):
+    """An accepted migration of one operator.
+
+    It is durable: if the query ends first, it is *open* and goes on when the query starts again,
+    unless that start gives another number of workers or bins, which overrules it.
+    """
+
+    driver: Driver
+    request: MigrateRequest
+
+    def __repr__(self) -> str:
+        return (
+            f"<Migration {self.id} of '{self.request.operator}': to {self.request.target.workers} "
+            f"workers, {self.request.strategy}, {self.outcome}>"
+        )
+
+    @property
+    def id(self) -> int:
+        return self.request.id
+
+    @property
+    def outcome(self) -> str:
+        """'open', or once its last epoch is published how it ended: 'done', 'aborted', 'rolled
+        back', 'superseded' or 'overruled'."""
+        return str(self.driver.outcome(self.id) or "open")
+
+    @property
+    def progress(self) -> "MigrationProgress":
+        """How many of its bins are at its target, and what is left of it, or of the way back."""
+        timeline = self.driver.timeline(self.request.operator)
+        migration = timeline.migration
+        if migration is None or migration.id != self.id:
+            ended = self.driver.ended(self.id)
+            arrived, bins = (ended.arrived, ended.bins) if ended else (0, 0)
+            return MigrationProgress(arrived, bins, self.outcome)
+        total = len(left(migration.origin, migration.target))
+        rest = left(timeline.routing, migration.goal)
+        return MigrationProgress(
+            total - len(left(timeline.routing, migration.target)),
+            total,
+            self.outcome,
+            round(self.driver.sizes(self.request.operator)[rest].sum()),
+            seconds_left(migration, timeline.routing, self.driver.pace(), time.time()),
+        )
+
+    def abort(self, *, rollback: bool = False) -> None:
+        """End it after the steps that have begun; with `rollback`, move its bins back."""
+        self.driver.abort(self.request.operator, self.id, rollback=rollback)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProgress:
+    """Of a migration: bins that have arrived, bins in all, its outcome so far, and an estimate of
+    the bytes and seconds that are left."""
+
+    arrived: int
+    bins: int
+    outcome: str
+    bytes_left: int = 0
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Handover(Awaited):
+    """An accepted handover of a worker to another executor.
+
+    It is of this run of the query: executors, and what they hold, end with their application.
+    """
+
+    unfinished: ClassVar = ("building", "switched")
+    driver: Driver
+    id: int
+
+    def __repr__(self) -> str:
+        return f"<{self.driver.handover_now(self.id) or f'Handover {self.id}: forgotten'}>"
+
+    @property
+    def outcome(self) -> str:
+        """'building' while the target fetches the worker's state, 'switched' from the epoch on in
+        which the worker runs there, 'done' when such an epoch is published; or 'failed'."""
+        now = self.driver.handover_now(self.id)
+        return "forgotten" if now is None else str(now.stage)
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, if it has."""
+        now = self.driver.handover_now(self.id)
+        return now.reason if now else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Draining(Awaited):
+    """An executor that gives its workers away."""
+
+    driver: Driver
+    executor: str
+
+    @property
+    def outcome(self) -> str:
+        """'open', 'done' when an epoch is published in which no worker ran there, or 'failed' when
+        nobody could take them."""
+        return self.driver.draining(self.executor)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled(Awaited):
+    """Accepted updates, durable like a migration, which take effect at their epochs."""
+
+    driver: Driver
+    request: ScheduleRequest
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last update."""
+        return self.request.last
+
+    @property
+    def outcome(self) -> str:
+        """'open', 'done' when the epoch of the last update is published, or 'superseded'."""
+        if self.driver.is_dropped(self.request.id):
+            return "superseded"
+        committed = self.driver.committed
+        return "done" if committed is not None and committed >= self.epoch else "open"

@@ -1,0 +1,303 @@
+"""The handle of a running query."""
+
+import shutil
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypedDict, Unpack, overload
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from godwit.api.handles import Draining, Handover, Migration, Scheduled
+from godwit.errors import ConfigError, GodwitError, RefusedError
+from godwit.inspect.targets import Measured, Planner, target
+from godwit.log.history import History
+from godwit.migration.strategies import Strategy, parse
+from godwit.model.requests import OnTimeout
+from godwit.model.routing import Routing, Update
+from godwit.placement.slots import Placement, Replicas
+from godwit.planner.projected import Projected
+from godwit.spark.epoch import Engine
+
+_TIDY_SECONDS = 10.0  # to wait for, at most, while the files of a query that has ended are deleted
+
+
+class How(TypedDict, total=False):
+    """How a migration goes; see `Query.migrate`."""
+
+    strategy: Strategy | str | None
+    deadline: float | None
+    on_timeout: OnTimeout
+    supersede: bool
+
+
+class Query:
+    """A running query. Its `spark_query` is Spark's own handle."""
+
+    def __init__(self, spark_query: StreamingQuery, engine: Engine, *, available_now: bool) -> None:
+        self.spark_query = spark_query
+        self._available_now = available_now
+        self._engine = engine
+        engine.spark_query = spark_query
+        self._driver = engine.driver
+        self._cleaner = threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True)
+        self._cleaner.start()
+
+    def __repr__(self) -> str:
+        name = f" '{self._engine.query_name}'" if self._engine.query_name else ""
+        life = "running" if self._cleaner.is_alive() else "ended"
+        return (
+            f"<Query{name} of {', '.join(self.operators)} in {self._driver.checkpoint}: {life}, "
+            f"epoch {self.epoch}>"
+        )
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The names of its stateful operators, in the order in which data flow."""
+        return tuple(self._driver.operators)
+
+    @property
+    def epoch(self) -> int | None:
+        """The newest published epoch."""
+        return self._driver.committed
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.spark_query.isActive)
+
+    def routing(self, operator: str | None = None) -> Routing:
+        """The routing of the newest epoch that has begun."""
+        return self._driver.routing(self._only(operator))
+
+    def migrate(
+        self,
+        target: Routing | int,
+        operator: str | None = None,
+        *,
+        strategy: Strategy | str | None = None,
+        deadline: float | None = None,
+        on_timeout: OnTimeout = "finish",
+        supersede: bool = False,
+    ) -> Migration:
+        """Bring an operator's bins to `target`, step by step from the next epoch on.
+
+        A number stands for all bins spread evenly over that many workers, with as few moves as
+        possible. `strategy` cuts the way into steps; by default it is `paced`, and bins move when
+        their destination has fetched their files. After `deadline` seconds it finishes at once or
+        rolls back, as `on_timeout` says. An operator has one migration at a time: another one is
+        refused, unless it says `supersede` and goes on from where the open one is. Raises
+        RefusedError.
+        """
+        name = self._only(operator)
+        if isinstance(target, int):
+            target = self.routing(name).spread(target)
+        if not isinstance(target, Routing):
+            raise ConfigError(f"migrate to a number of workers or a Routing, not to {target!r}")
+        request = self._driver.migrate(
+            name,
+            target,
+            strategy=parse(strategy) if isinstance(strategy, str) else strategy,
+            deadline=deadline,
+            on_timeout=on_timeout,
+            supersede=supersede,
+        )
+        return Migration(self._driver, request)
+
+    def rescale(
+        self,
+        workers: int,
+        operator: str | None = None,
+        *,
+        planner: Planner = "scattered",
+        tau: float | None = None,
+        projected: str | Path | None = None,
+        **how: Unpack[How],
+    ) -> Migration:
+        """Migrate to so many workers, with a target that `planner` finds from the measured load.
+
+        No worker gets more than `1 + tau` times the mean load, by default 1.1 times or as little as
+        can be reached. The planner `markov` needs the directory of `projected` costs that `godwit
+        project` filled. `how` is as in `migrate`. Raises InfeasibleError, RefusedError.
+        """
+        costs = None if projected is None else Projected.load(Path(projected))
+        return self._planned(operator, planner, tau, how, workers=workers, projected=costs)
+
+    def rebalance(
+        self, tau: float | None = None, operator: str | None = None, **how: Unpack[How]
+    ) -> Migration:
+        """Bring the load of every worker within `1 + tau` times the mean, by few bytes moved."""
+        return self._planned(operator, "scattered", tau, how)
+
+    @overload
+    def drain(self, what: str) -> Draining: ...
+    @overload
+    def drain(
+        self,
+        what: int,
+        operator: str | None = None,
+        *,
+        tau: float | None = None,
+        **how: Unpack[How],
+    ) -> Migration: ...
+    def drain(
+        self,
+        what: int | str,
+        operator: str | None = None,
+        *,
+        tau: float | None = None,
+        **how: Unpack[How],
+    ) -> Migration | Draining:
+        """Give away what a worker (a number) or an executor (Spark's id of it, a string) has.
+
+        The bins of a worker are shared out among the others that have some; it stays, without
+        anything to do, until `rescale` or `migrate` names a number of workers. The workers of an
+        executor are handed over to others, as by `handover`, and it gets none and no replicas from
+        then on, so that it can be taken away. Raises RefusedError.
+        """
+        if isinstance(what, int):
+            return self._planned(operator, "scattered", tau, how, drained=[what])
+        self._driver.drain(what)
+        return Draining(self._driver, what)
+
+    def handover(self, worker: int, executor: str) -> Handover:
+        """Let a worker run on another executor, by Spark's id of it, from the epoch on in which
+        that has the worker's state; it fetches it in the background, unless it has a replica.
+
+        Needs several executors, and Spark started so that workers can be pinned to them. Raises
+        RefusedError.
+        """
+        return Handover(self._driver, self._driver.handover(worker, executor).id)
+
+    @property
+    def placement(self) -> Placement | None:
+        """The executor of each worker, and those with replicas; None if they are not pinned."""
+        return self._driver.placement
+
+    @property
+    def handovers(self) -> tuple[Handover, ...]:
+        """Those that are open, also those that nobody asked for."""
+        return tuple(Handover(self._driver, one.id) for one in self._driver.handovers)
+
+    def replicas(self) -> Replicas:
+        """By executor and worker, how far the replicas are that executors keep; what is missing is
+        not known."""
+        return self._driver.replicas()
+
+    def _planned(
+        self,
+        operator: str | None,
+        planner: Planner,
+        tau: float | None,
+        how: How,
+        *,
+        workers: int | None = None,
+        drained: Sequence[int] = (),
+        projected: Projected | None = None,
+    ) -> Migration:
+        name = self._only(operator)
+        routing = self.routing(name)
+        measured = Measured.of(History(self._driver.checkpoint), name, routing.bins)
+        goal = target(
+            planner,
+            routing,
+            measured,
+            workers=workers,
+            drained=drained,
+            tau=tau,
+            projected=projected,
+        )
+        return self.migrate(goal, name, **how)
+
+    def migration(self, operator: str | None = None) -> Migration | None:
+        """The open migration of an operator, which an earlier start may have accepted."""
+        name = self._only(operator)
+        request = self._driver.open_request(name)
+        return None if request is None else Migration(self._driver, request)
+
+    def schedule(
+        self, updates: Iterable[Update], operator: str | None = None, workers: int | None = None
+    ) -> Scheduled:
+        """Give bins to workers at epochs to come; `workers` is their number from then on.
+
+        Raises RefusedError.
+        """
+        name = self._only(operator)
+        return Scheduled(self._driver, self._driver.schedule(name, updates, workers))
+
+    def await_epoch(self, epoch: int, timeout: float | None = None) -> bool:
+        """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""
+        return self._driver.wait(epoch, timeout)
+
+    def process_all_available(self) -> None:
+        """Wait until all data that are there now are processed, timers that they let fire have
+        fired, and open migrations have ended. Raises what failed the query."""
+        while True:
+            try:
+                self.spark_query.processAllAvailable()
+            except Exception:
+                self._raise_failure()
+                raise
+            if not (self.is_active and self._driver.wants_epoch):
+                return
+            self._driver.tick()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query ends; raises what failed it. False if it runs on after `timeout`."""
+        try:
+            ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
+        except Exception:
+            self._raise_failure()
+            raise
+        if timeout is None or ended:
+            self._cleaner.join(_TIDY_SECONDS)
+        return timeout is None or bool(ended)
+
+    def finish(self) -> None:
+        """Process all data that are there, end the stream, so that all timers fire, and stop.
+
+        Records that come later, or in a query that goes on with the checkpoint, are late. A source
+        that always has more data has no end: stop it first. An open migration stays open. Raises
+        what failed the query.
+        """
+        if self._available_now:
+            raise RefusedError("a query that runs with available_now ends before its stream can")
+        if not self.is_active:
+            self._raise_failure()
+            raise RefusedError("the query has ended; start it again to end its stream")
+        self._driver.let_end()
+        self.process_all_available()
+        epoch = self._driver.finish()
+        if not self._driver.wait_for(lambda: self._engine.delivered >= epoch):
+            self._raise_failure()
+            raise GodwitError(
+                f"the query was stopped before epoch {epoch}, with which its stream ends; that is "
+                "on record, and happens when the query starts again"
+            )
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the query; an unfinished epoch is replayed at the next start."""
+        self.spark_query.stop()
+        self._cleaner.join(_TIDY_SECONDS)
+
+    def _raise_failure(self) -> None:
+        if self._engine.failure is not None:
+            raise self._engine.failure from None
+        self._driver.check()  # a newer driver takes Spark's log away, which Spark cannot explain
+
+    def _only(self, operator: str | None) -> str:
+        if operator is None and len(self.operators) > 1:
+            raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
+        return operator or self.operators[0]
+
+    def _clean_up(self) -> None:
+        with suppress(Exception):  # whoever asks the handle is told
+            self.spark_query.awaitTermination()
+        self._driver.close()
+        self._engine.ticker.hold()
+        with suppress(Exception):  # Spark may have ended, too
+            self._engine.pinning.sweep(self._driver.cache)
+            self._engine.pinning.close()
+        if self._driver.cache.directory:
+            shutil.rmtree(self._driver.cache.path, ignore_errors=True)

@@ -1,0 +1,86 @@
+"""Event time: how far the watermark of each operator is.
+
+The clock of an input is the greatest time that it has shown in the epochs before. The watermark of
+an operator is the least of its inputs' clocks, or the watermark of the operator before it that has
+one, less the operator's delay; it never goes back. In epoch t an operator applies the records of t,
+then the timers up to the watermark of t. So a record is late, and dropped, if its time is before
+the watermark of t - 1: the timers that should have come after it have fired.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from godwit.log.intent import Intent
+from godwit.log.manifest import Manifest
+from godwit.model.time import END, earlier
+from godwit.operators.base import Operator
+from godwit.state.timed import is_timed
+from godwit.state.tree import Tree
+from godwit.worker.event_time import Clocks, latest
+
+UNKNOWN: Final[Clocks] = (None,)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """How far the operators of a query are after an epoch: their watermarks and clocks."""
+
+    operators: Mapping[str, Operator]
+    watermarks: Mapping[str, int]
+    clocks: Mapping[str, Clocks]
+
+    @classmethod
+    def of(
+        cls, operators: Mapping[str, Operator], manifest: Manifest | None, intent: Intent | None
+    ) -> Self:
+        """As the log tells it: the newest manifest, and the intent of its epoch."""
+        clocks = {name: tuple(one) for name, one in manifest.clocks.items()} if manifest else {}
+        return cls(operators, intent.watermarks if intent else {}, clocks)
+
+    def after(self, intent: Intent, shown: Mapping[str, Sequence[Clocks]]) -> Self:
+        """After the epoch of `intent`, whose workers have seen the clocks that are `shown`."""
+        clocks = {
+            name: latest([*([self.clocks[name]] if name in self.clocks else []), *shown[name]])
+            for name, operator in self.operators.items()
+            if operator.delay is not None
+        }
+        return replace(self, watermarks=intent.watermarks, clocks=clocks)
+
+    def next(self, finished: Set[str] = frozenset()) -> dict[str, int]:
+        """The watermarks of the next epoch."""
+        return watermarks(self.operators, self.clocks, self.watermarks, finished)
+
+    def is_due(self, trees: Mapping[str, Mapping[str, Tree]]) -> bool:
+        """Does the next epoch have a later watermark, while rows wait for their moment?"""
+        later = self.next()
+        return any(
+            later.get(name) != self.watermarks.get(name)
+            and any(is_timed(spec) and trees[name][spec.name].files for spec in operator.tables)
+            for name, operator in self.operators.items()
+        )
+
+
+def watermarks(
+    operators: Mapping[str, Operator],
+    clocks: Mapping[str, Clocks],
+    before: Mapping[str, int],
+    finished: Set[str],
+) -> dict[str, int]:
+    """The watermarks of the next epoch, given those of the last; an operator may have none yet."""
+    found: dict[str, int] = {}
+    upstream: str | None = None
+    for name, operator in operators.items():
+        if operator.delay is None:
+            continue
+        inputs = (found.get(upstream),) if upstream else clocks.get(name, UNKNOWN)
+        known = [clock for clock in inputs if clock is not None]
+        candidates = [before[name]] if name in before else []
+        if len(known) == len(inputs):
+            candidates.append(earlier(min(known), operator.delay))
+        if name in finished:
+            candidates.append(END)
+        if candidates:
+            found[name] = max(candidates)
+        upstream = name
+    return found

@@ -1,0 +1,310 @@
+"""What a query is doing, told from its checkpoint alone: for people, scripts and dashboards."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from godwit.errors import ConfigError
+from godwit.inspect.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
+from godwit.log.history import Generation, History
+from godwit.log.intent import Intent
+from godwit.log.manifest import Manifest
+from godwit.log.receipt import places
+from godwit.log.requests import WaitingRequest
+from godwit.migration.migration import EndedMigration, MigrationState
+from godwit.migration.strategies import left
+from godwit.model.requests import MigrateRequest
+from godwit.model.routing import Routing
+from godwit.placement.handover import HandoverState
+from godwit.placement.slots import Placement, Replicas
+from godwit.state.tree import Tree
+from godwit.worker.replicas import read_progress
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """A copy of a worker's state; without an `epoch` it is not known how far it is."""
+
+    executor: str
+    epoch: int | None
+    lacking: int | None  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker in the newest published epoch; its rows and bytes of state are estimated.
+
+    In that epoch it `ran` on an executor, and `fetched` bytes came from the checkpoint. Where
+    workers are pinned, slot, executor and replicas are those of the newest decided epoch.
+    """
+
+    worker: int
+    bins: int
+    rows: int
+    bytes: int
+    records: int
+    seconds: float
+    ran: str
+    fetched: int
+    slot: int | None
+    executor: str
+    replicas: tuple[ReplicaView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationView:
+    """An open migration, or one of the past; bytes and seconds are estimated.
+
+    One whose last epoch is decided, but not published, is `ending`.
+    """
+
+    id: int
+    operator: str
+    strategy: str
+    workers: tuple[int, int]
+    bins: int
+    arrived: int
+    accepted: float
+    outcome: str
+    epoch: int | None
+    bytes_left: int = 0
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorView:
+    """One operator: its routing in the newest decided epoch, its state, its last epoch."""
+
+    name: str
+    routing: Routing
+    watermark: int | None
+    rows: int
+    bytes: int
+    sizes: Sizes  # by bin, estimated
+    files: int
+    workers: tuple[WorkerView, ...]
+    migration: MigrationView | None
+    past: tuple[MigrationView, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(worker.records for worker in self.workers)
+
+    @property
+    def imbalance(self) -> float:
+        """The records of the busiest worker over the mean of all; 1 is even, as without any."""
+        if not self.records:
+            return 1.0
+        return max(w.records for w in self.workers) * len(self.workers) / self.records
+
+    @property
+    def migrations(self) -> tuple[MigrationView, ...]:
+        """Those of the past, and the open one."""
+        return (*self.past, self.migration) if self.migration else self.past
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorView:
+    """An executor of the newest decided epoch, and how many workers and replicas are placed there.
+
+    One that is `drained` gets none, and gives those away that it has.
+    """
+
+    executor: str
+    workers: int
+    replicas: int
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A query: `epoch` is the newest published one, `begun` the newest decided one.
+
+    `backlog` is how many offsets the latter leaves to read, if the sources tell. Where workers are
+    pinned, there are `executors`, and `handovers`, in the order in which they were asked for.
+    Requests are `waiting` until the newest decided epoch has taken them in; of the last ones it
+    says which were `refused`, and why.
+    """
+
+    checkpoint: str
+    epoch: int
+    begun: int
+    backlog: int | None
+    pace: float | None  # seconds from one epoch to the next
+    driver: Generation
+    operators: Mapping[str, OperatorView]
+    executors: tuple[ExecutorView, ...] = ()
+    handovers: tuple[HandoverState, ...] = ()
+    waiting: tuple[WaitingRequest, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, checkpoint: Path) -> "Overview":
+        history = History.inspect(checkpoint)
+        manifest, intent = newest(history)
+        generations = history.generations()
+        return cls(
+            checkpoint=str(checkpoint),
+            epoch=manifest.epoch,
+            begun=intent.epoch,
+            backlog=intent.backlog,
+            pace=history.pace(),
+            driver=generations[-1],
+            operators={
+                name: _operator(history, name, manifest, intent) for name in manifest.operators
+            },
+            executors=_executors(intent),
+            handovers=_handovers(manifest, intent),
+            waiting=tuple(history.requests.waiting(after=intent.control)),
+            refused=intent.refused,
+        )
+
+    def operator(self, name: str | None) -> OperatorView:
+        """The operator of this name, or the only one."""
+        if name is None and len(self.operators) > 1:
+            raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
+        name = name or next(iter(self.operators))
+        if name not in self.operators:
+            raise ConfigError(
+                f"unknown operator '{name}'; the query has {', '.join(self.operators)}"
+            )
+        return self.operators[name]
+
+
+def newest(history: History) -> tuple[Manifest, Intent]:
+    """The newest published epoch and the newest decided one, beside a query that runs on."""
+    while True:
+        manifest = history.last()
+        begun = max(history.intents(), default=None)
+        if manifest is None or begun is None:
+            raise ConfigError(f"{history.root} holds no committed epoch yet{_first(history)}")
+        if (intent := history.intent(begun)) is not None:
+            return manifest, intent
+
+
+def _first(history: History) -> str:
+    """Who is at the first epoch."""
+    for driver in history.generations()[-1:]:
+        if driver.gone:
+            return f": driver {driver.number} ended in its first; start the query again"
+        return f": driver {driver.number}, process {driver.pid} on {driver.host}, is at its first"
+    return ""
+
+
+def _executors(intent: Intent) -> tuple[ExecutorView, ...]:
+    if intent.placement is None:
+        return ()
+    placement = Placement.from_json(intent.placement)
+    copies = Counter(executor for replicas in placement.replicas for executor in replicas)
+    return tuple(
+        ExecutorView(
+            executor,
+            placement.homes.count(executor),
+            copies[executor],
+            executor in intent.placement["drained"],
+        )
+        for executor in placement.executors
+    )
+
+
+def _handovers(manifest: Manifest, intent: Intent) -> tuple[HandoverState, ...]:
+    """As they are after the newest published epoch; the next intent will say so, too."""
+    entries = intent.placement["handovers"] if intent.placement else ()
+    ran, handovers = places(manifest), map(HandoverState.from_json, entries)
+    now = [handover.published(manifest.epoch, ran) for handover in handovers]
+    return tuple(sorted(now, key=lambda handover: handover.id))
+
+
+def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -> OperatorView:
+    routing = intent.routings[name]
+    trees = [Tree.from_json(tree) for tree in manifest.trees[name].values()]
+    sizes = bytes_by_bin(trees, routing.bins)
+    rows = rows_by_bin(trees, routing.bins)
+    size = sum(ref.bytes for tree in trees for ref in tree.files.values())
+    receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
+    placement = intent.placement and Placement.from_json(intent.placement)
+    progress = read_progress(history.files.root, intent.generation) if placement else {}
+    share, bytes = (np.bincount(routing.owners, each, routing.workers) for each in (rows, sizes))
+    migrations = intent.migrations.get(name, {"open": None, "past": []})
+    return OperatorView(
+        name=name,
+        routing=routing,
+        watermark=intent.watermarks.get(name),
+        rows=int(rows.sum()),
+        bytes=size,
+        sizes=sizes,
+        files=sum(len(tree.files) for tree in trees),
+        workers=tuple(
+            WorkerView(
+                worker=worker,
+                bins=len(routing.bins_of(worker)),
+                rows=round(share[worker]),
+                bytes=round(bytes[worker]),
+                records=receipts.get(worker, {}).get("records", 0),
+                seconds=round(sum(receipts.get(worker, {}).get("seconds", {}).values()), 4),
+                ran=(ran := receipts.get(worker, {}).get("place", "")),
+                fetched=receipts.get(worker, {}).get("fetched", 0),
+                slot=placement.slots[worker] if placement else None,
+                executor=placement.homes[worker] if placement else ran,
+                replicas=_replicas(placement, progress, worker) if placement else (),
+            )
+            for worker in range(routing.workers)
+        ),
+        migration=_open(history, intent, name, migrations["open"], sizes),
+        past=tuple(
+            _ended(EndedMigration.from_json(one), manifest.epoch) for one in migrations["past"]
+        ),
+    )
+
+
+def _replicas(placement: Placement, progress: Replicas, worker: int) -> tuple[ReplicaView, ...]:
+    views = []
+    for executor in placement.replicas[worker]:
+        held = progress.get(executor, {}).get(worker)
+        known = (held.epoch, held.lacking) if held else (None, None)
+        views.append(ReplicaView(executor, *known))
+    return tuple(views)
+
+
+def _open(
+    history: History, intent: Intent, name: str, entry: dict[str, Any] | None, sizes: Sizes
+) -> MigrationView | None:
+    if entry is None:
+        return None
+    request = history.requests.request(entry["id"])
+    assert isinstance(request, MigrateRequest)
+    migration = MigrationState.from_json(entry, request)
+    bins = len(left(migration.origin, migration.target))
+    rest = left(intent.routings[name], migration.goal)
+    return MigrationView(
+        id=request.id,
+        operator=name,
+        strategy=request.strategy,
+        workers=(migration.origin.workers, migration.target.workers),
+        bins=bins,
+        arrived=bins - len(left(intent.routings[name], migration.target)),
+        accepted=request.time,
+        outcome=entry["phase"],
+        epoch=None,
+        bytes_left=round(sizes[rest].sum()),
+        seconds_left=seconds_left(migration, intent.routings[name], history.pace(), time.time()),
+    )
+
+
+def _ended(ended: EndedMigration, published: int) -> MigrationView:
+    return MigrationView(
+        id=ended.id,
+        operator=ended.operator,
+        strategy=ended.strategy,
+        workers=ended.workers,
+        bins=ended.bins,
+        arrived=ended.arrived,
+        accepted=ended.accepted,
+        outcome=str(ended.phase) if ended.epoch <= published else "ending",
+        epoch=ended.epoch,
+    )

@@ -1,0 +1,118 @@
+"""The numbers of epochs as a text file that Prometheus collects; no port is opened."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from godwit.inspect.report import EpochReport
+
+Values = Sequence[tuple[dict[str, str], float]]
+
+_OPERATOR_GAUGES = {
+    "workers": "Workers of the operator",
+    "moved": "Bins that changed worker in the newest epoch",
+    "left": "Bins still to move in the open migration",
+}
+_OPERATOR_COUNTERS = {
+    "records": "Records received",
+    "late": "Records dropped because they came too late",
+    "outputs": "Rows put out",
+    "rows": "Rows of state changed",
+    "bytes": "Bytes of state changed",
+    "merged": "Bytes of state rewritten by merges",
+    "fetched": "Bytes fetched into executors' caches",
+}
+
+
+class PrometheusFile:
+    """A listener that keeps `path` up to date, for a textfile collector.
+
+    Counters count from the start of the process, as Prometheus expects them to. With a `query`, all
+    metrics have that as a label, so that those of several queries can be told apart.
+    """
+
+    def __init__(self, path: str | Path, query: str | None = None) -> None:
+        self._path = Path(path)
+        self._labels = {} if query is None else {"query": query}
+        self._epochs = 0
+        self._totals: dict[tuple[str, str], int] = {}
+
+    def __call__(self, report: EpochReport) -> None:
+        self._epochs += 1
+        for name, operator in report.operators.items():
+            for column in _OPERATOR_COUNTERS:
+                key = (column, name)
+                self._totals[key] = self._totals.get(key, 0) + getattr(operator, column)
+        draft = self._path.with_name(f".{self._path.name}")
+        draft.write_text("\n".join(self._lines(report)) + "\n")
+        os.replace(draft, self._path)
+
+    def _lines(self, report: EpochReport) -> Iterator[str]:
+        yield from self._metric("epoch", "gauge", "The newest epoch", [({}, report.epoch)])
+        yield from self._metric("epochs_total", "counter", "Epochs run", [({}, self._epochs)])
+        if report.backlog is not None:
+            yield from self._metric(
+                "backlog", "gauge", "Offsets left to read", [({}, report.backlog)]
+            )
+        parts = [({"part": part}, seconds) for part, seconds in report.parts.items()]
+        yield from self._metric(
+            "epoch_seconds", "gauge", "Seconds of the newest epoch, by part", parts
+        )
+        operators = report.operators.items()
+        yield from self._metric(
+            "worker_seconds",
+            "gauge",
+            "Seconds of the slowest worker in the newest epoch, by part of its work",
+            [
+                ({"operator": name, "part": part}, seconds)
+                for name, operator in operators
+                for part, seconds in operator.seconds.items()
+            ],
+        )
+        for column, help in _OPERATOR_GAUGES.items():
+            values = [
+                ({"operator": name}, getattr(operator, column)) for name, operator in operators
+            ]
+            yield from self._metric(column, "gauge", help, values)
+        yield from self._metric(
+            "watermark_seconds",
+            "gauge",
+            "Event time up to which no more records are expected",
+            [
+                ({"operator": name}, operator.watermark / 1_000_000)
+                for name, operator in operators
+                if operator.watermark is not None
+            ],
+        )
+        yield from self._metric(
+            "worker_executor",
+            "gauge",
+            "1 for the executor that a worker ran on in the newest epoch",
+            [({"worker": str(w), "executor": e}, 1) for w, e in report.places.items() if e],
+        )
+        replicas = [({"worker": str(r.worker), "executor": r.executor}, r) for r in report.replicas]
+        yield from self._metric(
+            "replica_lag",
+            "gauge",
+            "Epochs that a replica is behind; all, if nothing is known of it",
+            [(labels, replica.lag) for labels, replica in replicas],
+        )
+        yield from self._metric(
+            "replica_lacking_bytes",
+            "gauge",
+            "Bytes that a replica has to fetch",
+            [(labels, r.lacking) for labels, r in replicas if r.lacking is not None],
+        )
+        for column, help in _OPERATOR_COUNTERS.items():
+            totals = [({"operator": name}, self._totals[column, name]) for name, _ in operators]
+            yield from self._metric(f"{column}_total", "counter", help, totals)
+
+    def _metric(self, name: str, kind: str, help: str, values: Values) -> Iterator[str]:
+        yield f"# HELP godwit_{name} {help}"
+        yield f"# TYPE godwit_{name} {kind}"
+        for labels, value in values:
+            pairs = ",".join(
+                f"{key}={json.dumps(text)}" for key, text in (self._labels | labels).items()
+            )
+            yield f"godwit_{name}" + (f"{{{pairs}}}" if pairs else "") + f" {round(value, 6)}"

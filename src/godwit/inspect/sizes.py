@@ -1,0 +1,152 @@
+"""How much state the bins have, and how long it takes to move them: estimates."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from godwit.log.history import History
+from godwit.migration.migration import MigrationPhase, MigrationState
+from godwit.migration.strategies import Batched, Fluid, Matched, Paced, Strategy, left, sought
+from godwit.model.routing import SEGMENTS, Routing
+from godwit.state import bin_rows as state_bins
+from godwit.state.run import slices_of
+from godwit.state.tree import Tree
+
+Sizes = npt.NDArray[np.float64]
+
+SHORTEST = 0.001  # seconds: what takes less was not fetching
+
+
+def rows_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
+    """Stored rows, of which newer ones may hide older ones of the same key.
+
+    Bins and segments are both ranges of the hash space; within a segment all bins are alike.
+    """
+    rows = np.zeros(SEGMENTS)
+    for tree in trees:
+        rows += [sum(run.rows for run in tree.runs(segment)) for segment in range(SEGMENTS)]
+    if bins < SEGMENTS:
+        summed: Sizes = rows.reshape(bins, -1).sum(axis=1)
+        return summed
+    return np.repeat(rows * SEGMENTS / bins, bins // SEGMENTS)
+
+
+def bytes_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
+    """The bytes of the files, shared out by rows."""
+    trees = list(trees)
+    size = sum(ref.bytes for tree in trees for ref in tree.files.values())
+    rows = rows_by_bin(trees, bins)
+    share: float = size / max(rows.sum(), 1.0)
+    return rows * share
+
+
+def counted_by_bin(root: Path, trees: Iterable[Tree], bins: int) -> tuple[Sizes, Sizes]:
+    """Stored rows and their bytes, counted bin by bin in the files below `root`.
+
+    A row has the bytes that those of its file have in the mean. Epochs pay nothing for this: who
+    plans reads the files. If one was deleted meanwhile, bins of a segment are taken to be alike.
+    """
+    trees = list(trees)
+    if bins <= SEGMENTS:  # which are counted in the trees
+        return rows_by_bin(trees, bins), bytes_by_bin(trees, bins)
+    rows, bytes = np.zeros(bins), np.zeros(bins)
+    try:
+        for tree in trees:
+            for name, segments in tree.segments_of_files().items():
+                found = state_bins.rows_by_bin(root / name, bins, segments)
+                rows += found
+                bytes += found * (tree.files[name].bytes / tree.files[name].rows)
+    except FileNotFoundError:
+        return rows_by_bin(trees, bins), bytes_by_bin(trees, bins)
+    return rows, bytes
+
+
+def seconds_left(
+    migration: MigrationState, routing: Routing, pace: float | None, now: float
+) -> float | None:
+    """How long the rest of a migration takes if epochs follow each other at this pace.
+
+    A paced one goes on as fast as it has so far: what destinations lack is not known here.
+    """
+    if isinstance(migration.strategy, Paced):
+        arrived, rest = len(left(migration.origin, routing)), len(left(routing, migration.target))
+        if migration.phase is MigrationPhase.RETURNING or not arrived:
+            return None
+        return (now - migration.accepted) * rest / arrived
+    if pace is None:
+        return None
+    return pace * epochs_left(migration.strategy, routing, migration.goal)
+
+
+def epochs_left(strategy: Strategy, routing: Routing, target: Routing) -> int:
+    """How many epochs a strategy takes from one routing to the other, if it knows beforehand."""
+    bins = left(routing, target)
+    match strategy:
+        case Fluid():
+            return len(bins)
+        case Batched(count):
+            return -(-len(bins) // count)
+        case Matched(gap):
+            ends = (routing.owners[bins], target.owners[bins])
+            return (gap + 1) * max(int(np.bincount(end).max(initial=0)) for end in ends)
+    return min(len(bins), 1)
+
+
+def fetch_rate(history: History, operator: str) -> float | None:
+    """The bytes a second that a worker has fetched; None if no retained epoch did."""
+    fetched, seconds = 0, 0.0
+    for receipts in _receipts(history, operator):
+        for receipt in receipts:
+            taken = receipt.get("fetch_seconds", 0.0)  # which older manifests do not have
+            if receipt["fetched"] and taken >= SHORTEST:
+                fetched += receipt["fetched"]
+                seconds += taken
+    return fetched / seconds if seconds else None
+
+
+def budget(strategy: Paced, history: History, operator: str) -> float:
+    """The seconds of an epoch for which destinations fetch, as retained epochs tell."""
+    work = [
+        max(sum(parts.values()) - parts.get("fetch", 0.0) for parts in each)
+        for receipts in _receipts(history, operator)
+        if (each := [receipt["seconds"] for receipt in receipts])
+    ]
+    return strategy.seconds(median(work) if work else 0.0)
+
+
+def epochs_ahead(trees: Iterable[Tree], routing: Routing, target: Routing, bytes: float) -> int:
+    """For how many epochs a destination fetches what it lacks, with so many bytes in each.
+
+    A file is fetched as a whole, and at least one in an epoch. What is written meanwhile is not
+    counted, nor what an executor has of other workers that it runs.
+    """
+    trees, epochs = list(trees), 0
+    has, will_have = slices_of(routing).tolist(), slices_of(target).tolist()
+    for worker, segments in sought(routing, target).items():
+        known = _files(trees, enumerate(has[worker]) if worker < routing.workers else ()).keys()
+        needs = _files(trees, ((segment, will_have[worker][segment]) for segment in segments))
+        lacks = [size for name, size in needs.items() if name not in known]
+        epochs = max(epochs, math.ceil(min(len(lacks), sum(lacks) / max(bytes, 1.0))))
+    return epochs
+
+
+def _files(trees: Iterable[Tree], parts: Iterable[tuple[int, int]]) -> dict[str, int]:
+    """The bytes of each file of some segments, with slices of these."""
+    return {
+        run.file: tree.files[run.file].bytes
+        for segment, slices in parts
+        for tree in trees
+        for run in tree.runs(segment, slices)
+    }
+
+
+def _receipts(history: History, operator: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Those of each retained epoch."""
+    for epoch in history.epochs():
+        if (manifest := history.manifest(epoch)) is not None:  # or it was deleted meanwhile
+            yield manifest.receipts.get(operator, ())

@@ -1,0 +1,95 @@
+"""The control requests of a checkpoint, durable under ids that grow and are never reused."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from godwit.errors import DamagedFileError
+from godwit.log.layout import CONTROL, UNDONE, request_name
+from godwit.log.records import decode, decode_as, encode
+from godwit.model.requests import Request, ScheduleRequest, request_from_json
+from godwit.storage.local import LocalStore
+
+R = TypeVar("R", bound=Request)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequest:
+    """A request that no epoch has taken in yet; those about executors name no operator."""
+
+    id: int
+    kind: str
+    operator: str | None
+
+    def __str__(self) -> str:
+        return f"request {self.id} ({self.kind}) waits for the query's next epoch"
+
+
+class RequestLog:
+    """The requests, in the order in which they were made. Any process may add to them."""
+
+    def __init__(self, files: LocalStore) -> None:
+        self._files = files
+        self._last: dict[int, int | None] = {}
+
+    def add(self, request: R, after: int = 0) -> R:
+        """Make a request durable under the next free id above `after`: the newest that an intent
+        has taken in, whose file may be gone."""
+        while True:
+            with suppress(FileExistsError):
+                return self.claim(request, after)
+
+    def claim(self, request: R, after: int = 0) -> R:
+        """`add`; but FileExistsError if another takes the id first."""
+        number = max([*self.ids(), *self._undone(), after]) + 1
+        numbered = replace(request, id=number)
+        self._files.create(request_name(number), encode("request", numbered.to_json()))
+        if number in self._undone():  # another's, taken in and put aside since we looked
+            self._files.delete(request_name(number))
+            raise FileExistsError(request_name(number))
+        return numbered
+
+    def ids(self) -> list[int]:
+        """The ids of the requests, in the order in which they were made."""
+        return self._files.numbers(CONTROL)
+
+    def requests(self, after: int = 0) -> list[Request]:
+        """The requests with ids above `after`, in the order in which they were made."""
+        return [self.request(number) for number in self.ids() if number > after]
+
+    def request(self, number: int) -> Request:
+        name = request_name(number)
+        data = self._files.read(name)
+        return decode_as(self._files.root / name, data, "request", request_from_json)
+
+    def waiting(self, after: int) -> list[WaitingRequest]:
+        """Those with ids above `after`, as far as anybody can tell beside a query that runs on."""
+        found = []
+        for number in self.ids():
+            with suppress(FileNotFoundError):  # it was put aside
+                if number > after:
+                    found.append(self._waiting(number))
+        return found
+
+    def _waiting(self, number: int) -> WaitingRequest:
+        name = request_name(number)
+        try:
+            body = decode(self._files.root / name, self._files.read(name), "request")
+            return WaitingRequest(number, body["kind"], body.get("operator"))
+        except (DamagedFileError, LookupError, AttributeError, TypeError):
+            return WaitingRequest(number, "cannot be read", None)
+
+    def last(self, number: int) -> int | None:
+        """The last epoch that a schedule is about; remembered, as requests can be large.
+
+        None for other requests: what became of those is in the intents.
+        """
+        if number not in self._last:
+            request = self.request(number)
+            self._last[number] = request.last if isinstance(request, ScheduleRequest) else None
+        return self._last[number]
+
+    def _undone(self) -> list[int]:
+        """The ids of the requests that were put aside."""
+        rollbacks = self._files.names(UNDONE)
+        return [id for one in rollbacks for id in self._files.numbers(f"{UNDONE}/{one}/{CONTROL}")]

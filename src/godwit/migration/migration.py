@@ -1,0 +1,197 @@
+"""The life of a migration, from its acceptance to one of its ends.
+
+============  ==========================  =======  ===================  ==========  =========
+in phase      an epoch begins             abort    abort, rolling back  superseded  restarted
+                                                                                    otherwise
+============  ==========================  =======  ===================  ==========  =========
+moving        a step; the last: done      aborted  returning            superseded  overruled
+moving, late  all at once: done; or       aborted  returning            superseded  overruled
+              a step back: returning
+returning     a step back;                aborted  refused              superseded  overruled
+              the last: rolled back
+any end       nothing                     refused  refused              nothing     nothing
+============  ==========================  =======  ===================  ==========  =========
+
+*Late* is a migration whose deadline has passed; what happens then was declared with it. *Restarted
+otherwise* is a start of the query with another number of workers or bins; any other restart changes
+nothing, since all that a migration is can be read from the intent of the newest epoch.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, Self
+
+import numpy as np
+
+from godwit.errors import RefusedError
+from godwit.migration.strategies import NOTHING, AllAtOnce, Ready, Strategy, left, parse
+from godwit.model.requests import MigrateRequest, OnTimeout
+from godwit.model.routing import Routing
+
+
+class MigrationPhase(StrEnum):
+    """Where a migration is in its life."""
+
+    MOVING = "moving"
+    RETURNING = "returning"
+    DONE = "done"
+    ABORTED = "aborted"
+    ROLLED_BACK = "rolled back"
+    SUPERSEDED = "superseded"
+    OVERRULED = "overruled"
+
+
+OPEN = (MigrationPhase.MOVING, MigrationPhase.RETURNING)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationState:
+    """One operator on its way from `origin` to `target`; times are seconds since 1970.
+
+    `stepped` is the epoch of its last step, or its first epoch if there was no step yet; `ended` is
+    the last epoch that began before its end. It is `rebased` if its origin is not the one that it
+    was asked for: the migration that it supersedes had gone on.
+    """
+
+    id: int
+    operator: str
+    origin: Routing
+    target: Routing
+    strategy: Strategy
+    accepted: float
+    deadline: float | None = None
+    on_timeout: OnTimeout = "finish"
+    phase: MigrationPhase = MigrationPhase.MOVING
+    stepped: int | None = None
+    ended: int | None = None
+    rebased: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.phase in OPEN
+
+    @property
+    def goal(self) -> Routing:
+        """Where it is moving to now."""
+        return self.origin if self.phase is MigrationPhase.RETURNING else self.target
+
+    def begin(
+        self, epoch: int, routing: Routing, now: float, ready: Ready = NOTHING
+    ) -> tuple[Self, Routing]:
+        """An epoch begins: the migration after its step, and the routing of the epoch."""
+        if not self.is_open:
+            return self, routing
+        strategy = self.strategy
+        late = self.deadline is not None and now >= self.deadline
+        if late and self.phase is MigrationPhase.MOVING:
+            if self.on_timeout == "rollback":
+                return replace(self, phase=MigrationPhase.RETURNING).begin(
+                    epoch, routing, now, ready
+                )
+            strategy = AllAtOnce()
+        waited = None if self.stepped is None else epoch - self.stepped - 1
+        bins = strategy.step(routing, self.goal, waited, ready)
+        stepped = epoch if len(bins) or self.stepped is None else self.stepped
+        routing = routing.toward(self.goal, bins)
+        if len(left(routing, self.goal)):
+            return replace(self, stepped=stepped), routing
+        end = (
+            MigrationPhase.ROLLED_BACK
+            if self.phase is MigrationPhase.RETURNING
+            else MigrationPhase.DONE
+        )
+        return replace(self, stepped=stepped, phase=end, ended=epoch), routing
+
+    def abort(self, epoch: int, rollback: bool) -> Self:
+        """Stop after the steps that have begun, or move back what was moved."""
+        if not self.is_open:
+            raise RefusedError(f"migration {self.id} has ended: it is {self.phase}")
+        if not rollback:
+            return replace(self, phase=MigrationPhase.ABORTED, ended=epoch)
+        if self.phase is MigrationPhase.RETURNING:
+            raise RefusedError(f"migration {self.id} is moving back already")
+        return replace(self, phase=MigrationPhase.RETURNING)
+
+    def supersede(self, epoch: int) -> Self:
+        """Another migration takes over from here."""
+        return replace(self, phase=MigrationPhase.SUPERSEDED, ended=epoch) if self.is_open else self
+
+    def overrule(self, epoch: int) -> Self:
+        """The query was started with another number of workers or bins."""
+        return replace(self, phase=MigrationPhase.OVERRULED, ended=epoch) if self.is_open else self
+
+    @classmethod
+    def of(cls, request: MigrateRequest, origin: Routing) -> Self:
+        """The migration that a request asks for, before its first step from `origin`."""
+        return cls(
+            request.id,
+            request.operator,
+            origin,
+            request.target,
+            parse(request.strategy),
+            accepted=request.time,
+            deadline=request.deadline,
+            on_timeout=request.on_timeout,
+            rebased=origin != request.origin,
+        )
+
+    def summary(self, routing: Routing) -> "EndedMigration":
+        """What remains of it when it has ended with this routing."""
+        assert self.ended is not None
+        bins = left(self.origin, self.target)
+        return EndedMigration(
+            id=self.id,
+            operator=self.operator,
+            strategy=str(self.strategy),
+            workers=(self.origin.workers, self.target.workers),
+            bins=len(bins),
+            arrived=int(np.sum(routing.owners[bins] == self.target.owners[bins])),
+            accepted=self.accepted,
+            phase=self.phase,
+            epoch=self.ended,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What has become of the request; the rest is the request itself."""
+        told = {"id": self.id, "phase": str(self.phase), "stepped": self.stepped}
+        return told | ({"origin": self.origin.to_json()} if self.rebased else {})
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], request: MigrateRequest) -> Self:
+        origin = Routing.from_json(data["origin"]) if "origin" in data else request.origin
+        migration = cls.of(request, origin)
+        return replace(migration, phase=MigrationPhase(data["phase"]), stepped=data["stepped"])
+
+
+@dataclass(frozen=True, slots=True)
+class EndedMigration:
+    """A migration of the past: `phase` is its end, `epoch` the last one that began before it.
+
+    `bins` is how many it was to move, of which so many `arrived`; `workers` how many there were
+    before and should be after.
+    """
+
+    id: int
+    operator: str
+    strategy: str
+    workers: tuple[int, int]
+    bins: int
+    arrived: int
+    accepted: float
+    phase: MigrationPhase
+    epoch: int
+
+    def __str__(self) -> str:
+        return (
+            f"migration {self.id} of '{self.operator}' is {self.phase} with epoch {self.epoch}: "
+            f"{self.arrived:,} of {self.bins:,} bins have moved"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "phase": str(self.phase), "workers": list(self.workers)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(
+            **data | {"phase": MigrationPhase(data["phase"]), "workers": tuple(data["workers"])}
+        )

@@ -1,1 +1,0 @@
-"""Protocols as state machines without I/O: every race is a list of events."""

@@ -1,1 +1,0 @@
-"""Deciding, computing and publishing epochs, without Spark."""

@@ -1,0 +1,68 @@
+"""Records that are folded in the JVM, before the shuffle to their workers."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DataType, DecimalType, IntegralType, StringType, TimestampNTZType
+
+from godwit.aggregates.functions import Function
+from godwit.operators.base import Operator, Prefold
+from godwit.operators.definition import RECORDS
+from godwit.spark.logical_plan import may_shuffle
+from godwit.spark.route import column
+from godwit.spark.settings import settings
+from godwit.spark.types import to_spark
+
+_LATE: Final = "_late"
+_ANY_LONG: Final = DecimalType(20, 0)
+_FUNCTIONS: Final = {"count": sf.count, "sum": sf.sum, "min": sf.min, "max": sf.max}
+_WRAPPING: Final = {"spark.sql.ansi.enabled": "false"}  # sums of longs, as those in Python do
+
+
+def can_fold(rows: DataFrame, operator: Operator) -> bool:
+    """Is Spark's order of the columns that of Godwit? Strings with a collation it compares by that,
+    moments without a time zone in that of the session. Nor do we touch the size of other shuffles.
+    """
+    types = [field.dataType for field in rows.schema if field.name in operator.input.names]
+    times = operator.delay is not None and any(isinstance(t, TimestampNTZType) for t in types)
+    collated = any(isinstance(t, StringType) and t != StringType() for t in types)
+    return not (times or collated or may_shuffle(rows))
+
+
+def fold(rows: DataFrame, operator: Operator, prefold: Prefold, passed: int | None) -> DataFrame:
+    """The folded rows of records; `passed` is the watermark that tells which of them are late."""
+    schema = to_spark(prefold.operator.input)
+    groups = [column(name) for name in operator.key.names]
+    results = {
+        name: _result(function, schema[name].dataType, rows)
+        for name, function in prefold.functions.items()
+    }
+    results[RECORDS] = sf.count(sf.lit(1))
+    if operator.delay is not None and operator.time is not None:
+        groups.append(_is_late(operator, passed).alias(_LATE))
+        if operator.time not in operator.key.names:
+            results[operator.time] = sf.max(column(operator.time))
+    with settings(rows.sparkSession, _WRAPPING):
+        folded = rows.groupBy(*groups).agg(*(one.alias(name) for name, one in results.items()))
+        return folded.select(*(column(f.name).cast(f.dataType).alias(f.name) for f in schema))
+
+
+def _result(function: Function, type_: DataType, rows: DataFrame) -> Column:
+    if function.column is None:
+        return sf.count(sf.lit(1))
+    value = column(function.column)
+    if isinstance(type_, DecimalType) and isinstance(
+        rows.schema[function.column].dataType, IntegralType
+    ):
+        value = value.cast(_ANY_LONG)  # Spark's sum of longs is a long
+    return _FUNCTIONS[function.kind](value)
+
+
+def _is_late(operator: Operator, passed: int | None) -> Column:
+    """As `on_time` judges it."""
+    missing = column(operator.time or "").isNull()
+    if passed is None:
+        return missing
+    moment, after = operator.horizon
+    return missing | (sf.unix_micros(column(moment)) <= sf.lit(passed - after))

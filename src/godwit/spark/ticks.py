@@ -1,0 +1,79 @@
+"""A second source without data, so that an idle stream runs epochs while work waits."""
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from godwit.driver.driver import Driver
+from godwit.spark.pinning import Pinning
+
+IDLE_SECONDS: Final = 1.0  # seconds
+LONG: Final = 10.0
+
+
+def with_ticks(df: DataFrame, directory: Path) -> DataFrame:
+    """`df`, whose query also runs an epoch without records when a file appears in `directory`.
+
+    The ticks are a file stream of Spark's own, whose rows are filtered away while Spark plans: it
+    needs no process, reads nothing, and deletes the files that it has seen. Under `availableNow` a
+    tick that comes after the start is left for the next one.
+    """
+    ticks = (
+        df.sparkSession.readStream.format("text")
+        .option("cleanSource", "delete")
+        .load(f"file://{directory}")  # not as a URI: Spark would take an escaped space literally
+        .where(sf.lit(False))
+        .select(*[sf.lit(None).cast(f.dataType).alias(f.name) for f in df.schema])
+    )
+    return df.union(ticks)
+
+
+class Ticker:
+    """Asks for an epoch while something waits for one.
+
+    After an epoch with records it waits a while, since a busy stream runs the next one by itself,
+    after `interval` seconds: Spark's log of the files that it has seen never forgets one. With long
+    intervals there are few. On an idle stream it looks from time to time whether executors came or
+    went, and whether a handover could go on that nobody asked for.
+    """
+
+    def __init__(self, driver: Driver, pinning: Pinning, interval: float) -> None:
+        self._driver = driver
+        self._pinning = pinning
+        self._patience = interval + IDLE_SECONDS if interval < LONG else 0.0
+        self._over: threading.Event | None = None
+
+    def hold(self) -> None:
+        """An epoch begins, or none will any more."""
+        if self._over is not None:
+            self._over.set()
+
+    def go_on(self, records: int) -> None:
+        """An epoch with so many records has ended."""
+        wanted = self._driver.wants_epoch
+        if wanted and not (records and self._patience):
+            self._driver.tick()
+        elif wanted or self._pinning.is_possible:
+            self._over = over = threading.Event()
+            waiting = threading.Thread(target=self._wait, args=[over], name="godwit-tick")
+            waiting.daemon = True
+            waiting.start()
+
+    def _wait(self, over: threading.Event) -> None:
+        """Until the next epoch begins, look whether one should be asked for."""
+        while not over.wait(self._patience or IDLE_SECONDS):
+            with suppress(Exception):  # Spark may be ending, or a file be deleted meanwhile
+                if self._has_news:
+                    self._driver.tick()
+                    return
+
+    @property
+    def _has_news(self) -> bool:
+        driver = self._driver
+        return (
+            driver.wants_epoch or self._pinning.have_changed(driver.placement) or driver.can_settle
+        )

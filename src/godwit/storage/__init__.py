@@ -1,0 +1,1 @@
+"""Where checkpoint files live: one small protocol, and the stores that keep it."""

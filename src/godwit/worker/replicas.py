@@ -1,0 +1,155 @@
+"""Replicas: files of a worker's bins on executors where it does not run, and how far they are.
+
+Which executor holds which is in the intent (`placement`). An executor says in a file of its own
+what it has. The file is a hint: nothing is lost with it, and what it does not say is not known.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from godwit.errors import DamagedFileError
+from godwit.log.intent import Intent
+from godwit.log.layout import REPLICAS, replicas_name
+from godwit.log.manifest import Manifest
+from godwit.log.records import decode_as, encode
+from godwit.placement.slots import Held
+from godwit.state.run import slices_of
+from godwit.state.table import FileRef
+from godwit.state.tree import Tree
+from godwit.storage.local import LocalStore
+
+KIND = "replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one worker needs of a manifest: its slices by operator, and their files by name."""
+
+    slices: Mapping[str, Sequence[int]]
+    files: Mapping[str, FileRef]  # older ones first, table by table
+
+    @classmethod
+    def of(cls, worker: int, intent: Intent, manifest: Manifest) -> Self:
+        slices = {
+            name: slices_of(routing)[worker].tolist()
+            for name, routing in intent.routings.items()
+            if worker < routing.workers
+        }
+        files = {
+            ref.name: ref
+            for name, own in slices.items()
+            for tree in manifest.trees.get(name, {}).values()
+            for ref in Tree.refs(tree, own)
+        }
+        return cls(slices, files)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The files that an executor should have: of its own workers, and of those it stands by for."""
+
+    own: Mapping[str, FileRef]
+    replicas: Mapping[int, Share]
+
+    @classmethod
+    def of(cls, executor: str, intent: Intent, manifest: Manifest) -> Self:
+        placement = intent.placement or {"workers": [], "replicas": []}
+        own: dict[str, FileRef] = {}
+        for worker, place in enumerate(placement["workers"]):
+            if place == executor:
+                own |= Share.of(worker, intent, manifest).files
+        replicas = {
+            worker: Share.of(worker, intent, manifest)
+            for worker, places in enumerate(placement["replicas"])
+            if executor in places
+        }
+        return cls(own, replicas)
+
+    def affordable(self, room: int) -> dict[str, FileRef]:
+        """The files of replicas to keep, if `room` bytes are there for all.
+
+        What the executor's own workers need goes first, also if they do not have it yet. Of what is
+        left each replica gets its part or, if it does not fit, nothing.
+        """
+        chosen: dict[str, FileRef] = {}
+        room -= sum(ref.bytes for ref in self.own.values())
+        for share in self.replicas.values():
+            added = share.files.keys() - self.own.keys() - chosen.keys()
+            size = sum(share.files[name].bytes for name in added)
+            if size <= room:
+                room -= size
+                chosen |= share.files
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperProgress:
+    """What one executor says of its replicas, by worker.
+
+    `epoch` is the newest that it knew. It has fetched `bytes` and used `seconds` of processor time
+    since its process `pid` started. `failed` are files that it could not fetch.
+    """
+
+    executor: str
+    pid: int
+    epoch: int
+    workers: Mapping[int, Held]
+    bytes: int
+    seconds: float
+    failed: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "executor": self.executor,
+            "pid": self.pid,
+            "epoch": self.epoch,
+            "workers": {str(worker): asdict(held) for worker, held in self.workers.items()},
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "failed": list(self.failed),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        workers = {int(worker): Held(**held) for worker, held in data["workers"].items()}
+        return cls(**{**data, "workers": workers, "failed": tuple(data["failed"])})
+
+
+def write_progress(files: LocalStore, generation: int, progress: KeeperProgress) -> None:
+    """Say what an executor has, in place of what it said before."""
+    (files.root / REPLICAS).mkdir(exist_ok=True)  # not those above: a checkpoint may be deleted
+    name = replicas_name(generation, progress.executor)
+    files.replace(name, encode(KIND, progress.to_json()))
+
+
+def clear_progress(files: LocalStore, generation: int, executor: str | None = None) -> None:
+    """Delete what an executor said; without one, all that was said before this generation."""
+    if executor is not None:
+        files.delete(replicas_name(generation, executor))
+        return
+    for name in files.names(REPLICAS):
+        number = name.partition("-")[0]
+        if number.isdecimal() and int(number) < generation:
+            files.delete(f"{REPLICAS}/{name}")
+
+
+def read_reports(home: Path, generation: int) -> dict[str, KeeperProgress]:
+    """What the executors of a generation say, by their ids; a file that is damaged says nothing."""
+    files = LocalStore(home)
+    found = {}
+    for name in files.names(REPLICAS):
+        if name.startswith(f"{generation}-"):
+            path = home / REPLICAS / name
+            try:
+                progress = decode_as(path, path.read_bytes(), KIND, KeeperProgress.from_json)
+            except (OSError, DamagedFileError):
+                continue
+            found[progress.executor] = progress
+    return found
+
+
+def read_progress(home: Path, generation: int) -> dict[str, Mapping[int, Held]]:
+    """How far the replicas of each executor are, by worker; of what is missing nothing is known."""
+    return {name: report.workers for name, report in read_reports(home, generation).items()}

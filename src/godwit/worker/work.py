@@ -1,0 +1,338 @@
+"""Operator S: one worker's work in one epoch, from records and committed files to a receipt.
+
+`(files at t-1, records of t) -> (delta t, outputs t)`. A task writes only files of its own, whose
+names no other attempt uses, so retried, speculative and zombie attempts can do no harm.
+"""
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from godwit import faults
+from godwit.errors import ConfigError, GodwitError, OperatorError
+from godwit.log.receipt import Receipt
+from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.loads import Counts, Loads
+from godwit.model.routing import Routing
+from godwit.operators.base import Changes, Operator, Prefold
+from godwit.operators.definition import RECORDS
+from godwit.state import file as state_file
+from godwit.state.cache import FileCache
+from godwit.state.file import Kind, WrittenFile
+from godwit.state.keys import flat
+from godwit.state.merge import merge as merge_runs
+from godwit.state.rate_limit import RateLimit
+from godwit.state.run import EVERYWHERE, Run, Slices, in_sets, in_slices, segments_of
+from godwit.state.table import HASH, FileRef, TableSpec
+from godwit.state.timed import NEVER, WatermarkSpan, is_timed, key_hashes, pending
+from godwit.state.tree import Merge, Tree
+from godwit.state.view import Own, View
+from godwit.worker.event_time import count, on_time
+
+LINK: Final = "link"  # a file of this name, in the cache of an executor, bounds what it fetches
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """Where an executor keeps local copies of state files, and how many bytes of them.
+
+    Its processes read at most `fetch_rate` bytes a second from the checkpoint, if it is given.
+    """
+
+    name: str
+    limit: int
+    directory: str | None = None
+    fetch_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.fetch_rate is not None and not self.fetch_rate > 0:
+            raise ConfigError(f"fetch_rate is in bytes a second, above 0, not {self.fetch_rate}")
+
+    @property
+    def path(self) -> Path:
+        """The directory of the executor that this process belongs to."""
+        parent = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        return Path(parent or tempfile.gettempdir()) / self.name
+
+    def open(self, root: Path, *, yields: bool = False) -> FileCache:
+        """The local files of a checkpoint; who `yields` fetches only while others do not."""
+        rate = self.fetch_rate
+        link = RateLimit(self.path / LINK, rate, yields=yields) if rate else None
+        return FileCache(root, self.path, self.limit, link)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Segments whose files workers fetch ahead of need: by worker, the next one first.
+
+    They do so for `seconds` in an epoch; a worker fetches at least one file. Of a segment it needs
+    the `slices` that it will have.
+    """
+
+    segments: Mapping[int, Sequence[int]]
+    slices: Slices
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of all workers of one operator and epoch; it is sent to executors as it is."""
+
+    operator: Operator
+    epoch: int
+    root: str
+    trees: Mapping[str, Tree]
+    merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
+    cache: CacheSpec
+    bins: int
+    slices: Slices  # in which workers have bins
+    routing: Routing | None = None  # where bins are looked up: for timers, and to check records
+    span: WatermarkSpan = NEVER  # the operator's watermarks of the epoch before and of this one
+    durable: bool = True  # what is receipted outlives a loss of power
+    ahead: Ahead | None = None
+    prefold: Prefold | None = None  # records come folded
+
+    def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
+        """Do the work of `worker` on its records, which may carry their key's hash in `_hash`."""
+        try:
+            return _Attempt(self, worker).run(batches)
+        except OperatorError as error:
+            located = OperatorError(
+                error.operator, error.key, error.cause, epoch=self.epoch, worker=worker
+            )
+            return Receipt(worker, failure=located)
+        except GodwitError as error:  # such as a damaged file: to try again would not help
+            return Receipt(worker, failure=error)
+
+
+class _Attempt:
+    def __init__(self, work: Work, worker: int) -> None:
+        self.work = work
+        self.operator = work.prefold.operator if work.prefold else work.operator
+        self.worker = worker
+        self.root = Path(work.root)
+        self.files = work.cache.open(self.root)
+        self.token = uuid.uuid4().hex[:12]
+        self.seconds: dict[str, float] = {}
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Receipt:
+        operator, epoch = self.operator, self.work.epoch
+        with self._timed("receive"):
+            received = _records([batch for batch in batches if batch.num_rows], operator)
+        punctual = on_time(operator, received, self.work.span.passed)
+        records, changes, loads = punctual.records, Changes(), None
+        if records.num_rows or operator.delay is not None:
+            hashes = records.column(HASH).to_numpy().view(np.uint64)
+            self._check_own(hashes)
+            loads = Loads.of(hashes, self.work.bins, _counts(records))
+            views = {spec.name: self._view(spec) for spec in operator.tables}
+            with self._timed("process"):
+                changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
+        faults.reach("delta", "before", epoch)
+        with self._timed("write"):
+            deltas = {
+                spec.name: self._write(spec, "delta", state_file.parts(rows))
+                for spec in operator.tables
+                if (rows := changes.deltas.get(spec.name)) is not None and rows.num_rows
+            }
+        faults.reach("delta", "after", epoch)
+        faults.reach("outputs", "before", epoch)
+        with self._timed("outputs"):
+            outputs = self._write_outputs(changes.outputs)
+        faults.reach("outputs", "after", epoch)
+        with self._timed("merge"):
+            merged = {
+                spec.name: self._write(spec, "merge", state_file.gathered(self._merge(spec)))
+                for spec in operator.tables
+                if self._due(spec)
+            }
+        with self._timed("fetch"):
+            ready = self._fetch(self.work.ahead) if self.work.ahead else []
+        return Receipt(
+            worker=self.worker,
+            records=count(received),
+            loads=loads,
+            late=punctual.late,
+            clocks=punctual.clocks,
+            deltas=deltas,
+            merged=merged,
+            outputs=outputs,
+            fetched=self.files.fetched_bytes,
+            fetch_seconds=round(self.files.fetch_seconds, 4),
+            ready=tuple(ready),
+            seconds=self.seconds,
+        )
+
+    def _check_own(self, hashes: Hashes) -> None:
+        """Nobody but the worker of a bin may change it: two deltas of an epoch share no key, and
+        runs that cannot have a key are not searched for it."""
+        routing = self.work.routing
+        own = in_sets(hashes, self.work.slices[self.worker])
+        if routing is not None:
+            own &= routing.owners_at(hashes) == self.worker
+        if not own.all():
+            raise GodwitError(
+                f"epoch {self.work.epoch}: worker {self.worker} of operator "
+                f"'{self.work.operator.name}' got records of another one's bins; nothing of this "
+                "epoch is kept. Please report this, with the plan of the query"
+            )
+
+    def _view(self, spec: TableSpec) -> View:
+        if not is_timed(spec):
+            return View(spec, self._segments(spec))
+        return View(spec, self._segments(spec), self.work.span, self._own())
+
+    def _segments(self, spec: TableSpec) -> Callable[[int], Sequence[Run]]:
+        """The runs of a segment that may have rows of this worker, newer layers first, opened when
+        asked for."""
+        slices = self.work.slices[self.worker].tolist()
+        return lambda segment: self._open(spec, segment, slices[segment])
+
+    def _open(
+        self, spec: TableSpec, segment: int, slices: int, layers: int | None = None
+    ) -> list[Run]:
+        tree = self.work.trees[spec.name]
+        runs = [
+            self.files.open(tree.files[run.file], spec).segment(segment)
+            for run in tree.runs(segment, slices, layers)
+        ]
+        return pending(runs, segment, self.work.span.passed) if is_timed(spec) else runs
+
+    def _own(self) -> Own:
+        """The bins of this worker, and the segments that they are in."""
+        routing = self.work.routing
+        assert routing is not None
+        segments = segments_of(routing, self.worker)
+        return Own(segments, lambda hashes: np.equal(routing.owners_at(hashes), self.worker))
+
+    def _write(self, spec: TableSpec, kind: Kind, parts: Iterable[pa.Table]) -> list[WrittenFile]:
+        directory = f"state/{self.work.operator.name}/{spec.name}"
+        files: list[WrittenFile] = []
+        for part in parts:
+            written = state_file.write(
+                self.root,
+                f"{directory}/{self._stem(kind)}-{len(files)}.arrow",
+                spec,
+                part,
+                operator=self.work.operator.name,
+                epoch=self.work.epoch,
+                worker=self.worker,
+                kind=kind,
+                durable=self.work.durable,
+            )
+            self.files.add(written.ref)
+            files.append(written)
+            del part  # while the next one is made
+        if files and self.work.durable:
+            state_file.sync_directory(self.root / directory)
+        return files
+
+    def _due(self, spec: TableSpec) -> Sequence[Merge]:
+        return self.work.merges.get(spec.name, {}).get(self.worker, ())
+
+    def _merge(self, spec: TableSpec) -> Iterator[pa.Table]:
+        """What the segments that this worker has to merge become; nothing may be left of some."""
+        tree = self.work.trees[spec.name]
+        for merge in sorted(self._due(spec), key=lambda merge: merge.segment):
+            final = merge.layers == len(tree.segments[merge.segment])
+            if runs := self._open(spec, merge.segment, merge.slices, merge.layers):
+                yield merge_runs(
+                    [_within(merge.slices, run, spec) for run in runs], spec, final
+                ).rows
+
+    def _fetch(self, ahead: Ahead) -> list[int]:
+        """Fetch what is to come, as long as there is time; returns the segments that are here."""
+        end, fetched = perf_counter() + ahead.seconds, 0
+        ready: list[int] = []
+        for segment in ahead.segments.get(self.worker, ()):
+            slices = int(ahead.slices[self.worker, segment])
+            for tree in self.work.trees.values():
+                for ref in (tree.files[run.file] for run in tree.runs(segment, slices)):
+                    if not self.files.has(ref):
+                        if fetched and perf_counter() >= end:
+                            return ready
+                        self.files.fetch(ref)
+                        fetched += 1
+            ready.append(segment)
+        return ready
+
+    def _write_outputs(self, outputs: pa.Table | None) -> FileRef | None:
+        if outputs is None or not outputs.num_rows:
+            return None
+        name = f"outputs/{self.work.operator.name}/{self._stem('output')}.parquet"
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as target:
+            sink = state_file.Summing(target)
+            with pa.PythonFile(sink, "w") as output:
+                pq.write_table(outputs, output, compression="none", use_dictionary=False)
+            target.flush()
+            if self.work.durable:
+                os.fsync(target.fileno())
+        if self.work.durable:
+            state_file.sync_directory(path.parent)
+        return FileRef(name, outputs.num_rows, sink.bytes, sink.crc)
+
+    def _stem(self, kind: str) -> str:
+        return f"e{self.work.epoch}-w{self.worker}-{kind}-{self.token}"
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        start = perf_counter()
+        yield
+        self.seconds[part] = round(perf_counter() - start, 4)
+
+
+def _within(slices: int, run: Run, spec: TableSpec) -> Run:
+    """The rows of a run whose keys are in some slices of its segment."""
+    if slices == EVERYWHERE:
+        return run
+    own = in_slices(key_hashes(spec, run), slices)
+    return run if own.all() else Run.of(run.rows.filter(pa.array(own)))
+
+
+def _records(batches: list[pa.RecordBatch], operator: Operator) -> pa.Table:
+    """The batches as one table in one chunk, of the types that operators know, and with hashes."""
+    if not batches:
+        empty = [*map(_plain_field, operator.input), pa.field(HASH, pa.uint64())]
+        return pa.schema(empty).empty_table()
+    table = pa.Table.from_batches(batches).combine_chunks()
+    fields = list(map(_plain_field, table.schema))
+    if fields != list(table.schema):
+        table = table.cast(pa.schema(fields))
+    if HASH not in table.column_names:
+        table = table.append_column(HASH, pa.array(hash_rows(table.select(operator.key.names))))
+    return table
+
+
+def _counts(rows: pa.Table) -> Counts | None:
+    """How many records each row stands for; None: each is one."""
+    return flat(rows.column(RECORDS)).to_numpy() if RECORDS in rows.column_names else None
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """State is kept in UTC, while Spark hands timestamps over in the session's time zone; and
+    Spark says, as state does not, whether there may be nulls inside of a value."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, tz="UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if pa.types.is_struct(kind) and not any(field.metadata for field in kind):  # no variant
+        return pa.struct([_plain_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), _plain_field(kind.item_field))
+    return kind
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain(field.type)).with_nullable(True)

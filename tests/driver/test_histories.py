@@ -1,0 +1,59 @@
+"""Random histories on the in-memory runtime come out as in plain Python, in state and in the sink.
+
+A history is inputs x routings of each operator over epochs (migrations with deadlines or without,
+schedules, updates that come as data, requests that must be refused) x the end of the stream x
+deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
+workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
+retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
+names. One run plays 2,016 histories: 63 for each of sixteen operators, of which eleven have event
+time, two have two inputs and one follows on another, and two hash functions, of which one lets many
+keys collide and most share a segment; and 240 that begin with segments which workers share, and
+merge in parts. (GODWIT_HYPOTHESIS=thorough plays 83 times as many; --hypothesis-show-statistics
+says what happened in them.)
+"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import event, given, settings
+
+from godwit.model.hashing import hash_rows
+from tests.support.counting_workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
+from tests.support.expiring_workloads import FADING, FORGETFUL
+from tests.support.histories import Hasher, play
+from tests.support.history_events import Story, mixed_stories, stories
+from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
+from tests.support.window_workloads import APPLIED, CHAINED, COUNTS, SESSIONS, SLIDING, WINDOWS
+
+HISTORIES = 63 * settings().max_examples // 60
+WORKLOADS = (
+    *(TOTALS, ENDS, TALLY, COLLECT),
+    *(ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER),
+    *(WINDOWS, SLIDING, APPLIED, SESSIONS, COUNTS, CHAINED),
+    *(FADING, FORGETFUL),
+)
+
+
+@pytest.mark.parametrize("hashes", [hash_rows, few_hashes])
+@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
+def test_histories(workload: Workload, hashes: Hasher) -> None:
+    @settings(max_examples=HISTORIES)
+    @given(stories(workload))
+    def comes_out_right(story: Story) -> None:
+        for what in +play(story, workload, hashes):
+            event(what)
+
+    comes_out_right()
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
+def test_histories_of_mixed_bins(workload: Workload) -> None:
+    seen = Counter[str]()
+
+    @settings(max_examples=HISTORIES // 4)
+    @given(mixed_stories(workload))
+    def comes_out_right(story: Story) -> None:
+        seen.update(play(story, workload, few_hashes))
+
+    comes_out_right()
+    assert seen["merged parts of segments"]

@@ -1,0 +1,87 @@
+"""The numbers of an epoch, for a log line, a listener and Prometheus."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from godwit.inspect.prometheus import PrometheusFile
+from godwit.inspect.report import EpochReport, ReplicaReport
+from godwit.migration.strategies import batched
+from godwit.model.routing import Routing
+from godwit.placement.slots import Held, Placement
+from tests.support.simulated import simulate, words
+
+
+def report(tmp_path: Path) -> EpochReport:
+    """The epoch with the first of two steps from 2 to 4 workers, over 3 records of 2 keys."""
+    sim = simulate(tmp_path, workers=2, bins=16)
+    sim.feed(words("a"))
+    before = sim.driver.routing("counts")
+    sim.migrate(Routing.even(16, 2).spread(4), strategy=batched(5))
+    sim.feed(words("a", "b", "a"))
+    manifest = sim.driver._last
+    assert manifest is not None
+    timelines = {"counts": sim.driver.timeline("counts")}
+    parts = {"decide": 0.01, "compute": 0.2}
+    return EpochReport.of(manifest, {"counts": before}, timelines, {"counts": 5_000_000}, parts)
+
+
+def test_a_line_for_people(tmp_path: Path) -> None:
+    assert str(report(tmp_path)) == (
+        "epoch 1: 3 records in 0.21 s (decide 0.01, compute 0.20); "
+        "counts: 4 workers, 2 rows changed, watermark 1970-01-01 00:00:05, 5 bins moved, "
+        "migration 1 has 3 bins to go"
+    )
+
+
+def test_a_file_for_prometheus(tmp_path: Path) -> None:
+    collect = PrometheusFile(tmp_path / "godwit.prom")
+    one = report(tmp_path / "checkpoint")
+    collect(one)
+    collect(one)
+    lines = (tmp_path / "godwit.prom").read_text().splitlines()
+    assert {
+        "godwit_epoch 1",
+        "godwit_epochs_total 2",
+        'godwit_epoch_seconds{part="compute"} 0.2',
+        'godwit_workers{operator="counts"} 4',
+        'godwit_left{operator="counts"} 3',
+        'godwit_records_total{operator="counts"} 6',
+        'godwit_watermark_seconds{operator="counts"} 5.0',
+        "# TYPE godwit_records_total counter",
+    } <= set(lines)
+    assert any(line.startswith('godwit_worker_seconds{operator="counts",part="') for line in lines)
+    assert [path.name for path in tmp_path.glob("*.prom")] == ["godwit.prom"]
+
+
+def test_replicas_in_numbers(tmp_path: Path) -> None:
+    """Worker 0 has two copies, one of them two epochs behind; of that of worker 1 nothing is known,
+    and what is known of others does not matter."""
+    placement = Placement.of(1, ["a", "b", "c"], ["a", "b"], [["b", "c"], ["c"]])
+    held = {"b": {0: Held(7)}, "c": {0: Held(5, 300)}, "a": {1: Held(7)}}
+    replicas = ReplicaReport.all(7, placement, held)
+    assert replicas == [
+        ReplicaReport(0, "b", 0, 0),
+        ReplicaReport(0, "c", 2, 300),
+        ReplicaReport(1, "c", 8, None),
+    ]
+    one = replace(report(tmp_path / "checkpoint"), places={0: "a", 1: "b"}, replicas=replicas)
+    PrometheusFile(tmp_path / "godwit.prom")(one)
+    lines = (tmp_path / "godwit.prom").read_text().splitlines()
+    assert [line for line in lines if "executor=" in line] == [
+        'godwit_worker_executor{worker="0",executor="a"} 1',
+        'godwit_worker_executor{worker="1",executor="b"} 1',
+        'godwit_replica_lag{worker="0",executor="b"} 0',
+        'godwit_replica_lag{worker="0",executor="c"} 2',
+        'godwit_replica_lag{worker="1",executor="c"} 8',
+        'godwit_replica_lacking_bytes{worker="0",executor="b"} 0',
+        'godwit_replica_lacking_bytes{worker="0",executor="c"} 300',
+    ]
+
+
+def test_prometheus_tells_queries_apart(tmp_path: Path) -> None:
+    PrometheusFile(tmp_path / "godwit.prom", query="orders")(report(tmp_path / "checkpoint"))
+    lines = (tmp_path / "godwit.prom").read_text().splitlines()
+    assert {
+        'godwit_epoch{query="orders"} 1',
+        'godwit_left{query="orders",operator="counts"} 3',
+    } <= set(lines)

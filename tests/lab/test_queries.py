@@ -1,0 +1,136 @@
+"""NEXMark's queries give what batch SQL gives over all events, also while their operators move."""
+
+import queue
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import godwit as gw
+from godwit.model.schema import to_ddl
+from godwit.model.time import micros
+from lab.workloads.nexmark import queries
+from tests.support.boundaries import KINDS, boundaries
+from tests.support.feed import Feed
+from tests.support.oracle import QUERIES as SQL
+from tests.support.oracle import answer
+
+BATCHES, EVENTS = 3, 2000  # a batch
+WORKERS = (3, 1)  # to which all operators move, each time before a batch
+DELAY = "100 ms"
+LENGTHS = {"length": "2 s", "slide": "500 ms", "gap": "60 ms", "batch": f"{EVENTS} ms"}
+GAPS = ("60 ms", "120 ms", "180 ms", "240 ms")
+QUERIES: dict[str, Callable[[DataFrame], gw.Stream]] = {
+    "q3": queries.q3,
+    "q4": partial(queries.q4, delay=DELAY),
+    "q5": partial(queries.q5, length="2 s", slide="500 ms", delay=DELAY),
+    "q6": partial(queries.q6, delay=DELAY),
+    "q7": partial(queries.q7, length="2 s", delay=DELAY),
+    "q8": partial(queries.q8, length="2 s", delay=DELAY),
+    "nbq5": partial(queries.hot_items, length="2 s", slide="500 ms", delay=DELAY),
+    "nbqx": partial(queries.nbqx, gaps=GAPS, length="2000 ms", delay=DELAY),
+}
+
+
+@pytest.fixture(scope="module")
+def events() -> pa.Table:
+    return boundaries(BATCHES * EVENTS)
+
+
+def rows_of(sql: str, events: pa.Table) -> pa.Table:
+    return answer(sql, events, **{name: micros(length) for name, length in LENGTHS.items()})
+
+
+def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row.values()) for row in table.to_pylist())
+
+
+def test_there_are_events_on_all_boundaries(events: pa.Table) -> None:
+    assert [kind for kind, sql in KINDS.items() if not rows_of(sql, events).num_rows] == []
+
+
+class Moving:
+    """Runs a query whose operators all move to 3 workers before the second batch, and to 1 before
+    the third: a batch is there for the epoch after that in which the last of them has begun to."""
+
+    def __init__(self, feed: Feed, batches: list[pa.Table]) -> None:
+        self._feed = feed
+        self._waiting = batches
+        self._came: queue.SimpleQueue[pa.Table] = queue.SimpleQueue()
+        self._resting: set[str] = set()  # operators of which no bin has moved yet
+        self.reports: list[gw.EpochReport] = []
+
+    def run(self, query: gw.Query) -> None:
+        query.process_all_available()
+        for workers in WORKERS:
+            self._resting.update(query.operators)
+            moves = [query.migrate(workers, name, strategy="batched:4") for name in query.operators]
+            self._came.get(timeout=120)
+            query.process_all_available()
+            assert [move.outcome for move in moves] == ["done"] * len(moves)
+            assert {query.routing(name).workers for name in query.operators} == {workers}
+
+    def listen(self, report: gw.EpochReport) -> None:
+        """Called between two epochs."""
+        self.reports.append(report)
+        moved = {name for name, one in report.operators.items() if one.moved}
+        if self._resting and self._resting <= moved:
+            self._feed.put(self._waiting[0])
+            self._came.put(self._waiting.pop(0))
+        self._resting.difference_update(moved)
+
+    def check(self) -> None:
+        """All operators have moved bins before each batch but the first."""
+        came = [report.epoch for report in self.reports if report.records]
+        assert len(came) == BATCHES
+        for before, after in pairwise(came):
+            between = [one.operators for one in self.reports if before < one.epoch < after]
+            for name in self.reports[0].operators:
+                assert sum(operators[name].moved for operators in between) > 0
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("moves", [False, True], ids=["still", "moving"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_with_state(
+    query: str, moves: bool, spark: SparkSession, tmp_path: Path, events: pa.Table
+) -> None:
+    feed = Feed(tmp_path / "events", to_ddl(events.schema))
+    first, *others = [events.slice(start, EVENTS) for start in range(0, len(events), EVENTS)]
+    feed.put(first)
+    moving = Moving(feed, others)
+    running = (
+        QUERIES[query](feed.stream(spark))
+        .to(gw.files(tmp_path / "rows"))
+        .start(tmp_path / "checkpoint", workers=2, bins=16, listener=moving.listen)
+    )
+    if moves:
+        moving.run(running)
+        moving.check()
+    else:
+        for batch in others:
+            feed.put(batch)
+    if query == "q3":  # which has no event time
+        running.process_all_available()
+        running.stop()
+    else:
+        running.finish()
+    wanted = rows_of(SQL[query], events)
+    assert wanted.num_rows > 0
+    found = spark.read.parquet(str(tmp_path / "rows")).toArrow()
+    assert rows(found.select(wanted.column_names)) == rows(wanted)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", ["q1", "q2"])
+def test_queries_without_state(query: str, spark: SparkSession, events: pa.Table) -> None:
+    wanted = rows_of(SQL[query], events)
+    found = getattr(queries, query)(spark.createDataFrame(events)).toArrow()
+    assert rows(found.select(wanted.column_names)) == rows(wanted)

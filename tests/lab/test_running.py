@@ -1,0 +1,264 @@
+"""A workload runs live, moves on the way, and its latencies are those of an open loop."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from godwit.errors import ConfigError
+from godwit.inspect.overview import Overview
+from godwit.inspect.targets import Measured
+from godwit.log.history import History
+from godwit.model.routing import Routing
+from lab.__main__ import main
+from lab.experiments.lab import disturbance_table, hash_counts
+from lab.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
+from lab.workloads.counts import WORDS_A_LINE, look_ups
+from lab.workloads.rate import SECOND, Rate
+from lab.workloads.report import Epoch, Migration, Report
+from lab.workloads.running import Departure, Move, Recorder, Run, Runner, run
+
+
+def run_of(name: str = "key-count", **options: object) -> Run:
+    given = {"rate": Rate.parse("1k"), "workers": 2, "seconds": 10.0, "warm_up": 2.0} | options
+    return Run(workload(name), **given)  # type: ignore[arg-type]
+
+
+def test_latency_is_counted_from_the_intended_time() -> None:
+    """Two epochs of 1,000 events each; the second is 2 s late, and all behind it wait with it."""
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(0, 0, 1000, 1.5), Epoch(1, 1000, 2000, 4.0, {"ids": 3}, 0.25)]
+    report.migrations = [Migration("ids", "paced", 3, 0.5, 2.0, 4.0, "done")]
+    found = report.summary()
+    assert found["all"]["max"] == 3.0
+    assert (found["moved"]["events"], found["unmoved"]["events"]) == (250, 750)
+    assert found["steady"]["max"] == pytest.approx(1.5)
+    assert found["moving"]["max"] == pytest.approx(3.0)
+    assert found["moving"]["p50"] == pytest.approx(2.5, rel=1 / 16)
+    line = report.timeline()
+    assert line.begin.tolist() == np.arange(0, 2, 0.25).tolist()
+    assert line.greatest[4] == 3.0
+
+
+def test_a_window_is_closed_by_a_record_of_the_epoch_before() -> None:
+    """What the first epoch's events close comes with the second. What the last ones' do comes with
+    the end of the run, an epoch without events, and is not measured."""
+    epochs = [Epoch(0, 0, 1000, 1.5), Epoch(1, 1000, 2000, 2.75), Epoch(2, 2000, 2000, 9.0)]
+    own, closing = (
+        Report(Rate.parse("1k"), 0.0, epochs=epochs, closing=some) for some in (False, True)
+    )
+    assert own.timeline().greatest[[0, 4]].tolist() == [1.5, 1.75]
+    assert closing.timeline().greatest.tolist() == [2.75, 2.5, 2.25, 2.0]
+    assert [one.summary()["all"]["max"] for one in (own, closing)] == [1.75, 2.75]
+    assert [one.summary()["all"]["events"] for one in (own, closing)] == [2000, 1000]
+    assert own.throughput() == closing.throughput() == 2000 / 2.75
+
+
+def test_a_disturbance_is_told_as_the_papers_tell_it() -> None:
+    """Ten steady epochs of a second, and two while state moves, the second of which is late."""
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
+    report.epochs += [Epoch(10, 10_000, 11_000, 11.5, {"ids": 1}, 0.5, {"ids": 100})]
+    report.epochs += [Epoch(11, 11_000, 12_000, 19.0, {"ids": 2}, 0.5, {"ids": 200, "others": 9})]
+    report.epochs += [Epoch(12, 12_000, 13_000, 19.5, {}, 0.0, {"ids": 7})]
+    report.migrations = [Migration("ids", "fluid", 3, 0.25, 11.0, 19.0, "done")]
+    (found,) = report.disturbances()
+    assert (found.strategy, found.share, found.fetched) == ("fluid", 0.25, 300)
+    assert (found.greatest, found.duration) == (8.0, 8.0)
+    # A second of events takes up four slots, whose greatest latencies are 1.5, 1.25, 1 and 0.75 s.
+    assert found.jitter == pytest.approx(8.0 - 1.125)
+    assert found.disruption == 2.0
+
+
+def test_what_a_migration_leaves_behind_is_its_own() -> None:
+    """The backlog of a migration delays events that come when it is over."""
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
+    report.epochs += [Epoch(10, 10_000, 11_000, 14.0, {"ids": 1})]
+    report.epochs += [Epoch(n, n * 1000, (n + 1) * 1000, n + 3.5) for n in (11, 12)]
+    report.epochs += [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(13, 20)]
+    report.migrations = [Migration("ids", "all-at-once", 1, 0.25, 10.6, 14.0, "done")]
+    assert report.summary()["steady"]["max"] == 1.5
+    assert report.summary()["moving"]["max"] == 4.0
+
+
+def test_without_a_steady_state_nothing_is_compared_with_it() -> None:
+    report = Report(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [Epoch(0, 0, 5000, 6.0, {"ids": 1})]
+    report.migrations = [Migration("ids", "paced", 1, 0.25, 1.0, 6.0, "done")]
+    (found,) = report.disturbances()
+    assert (found.greatest, found.disruption, found.jitter) == (6.0, None, None)
+    assert "steady" not in report.summary()
+    assert "-" in disturbance_table({"run": report}).rows[0]
+
+
+def test_what_a_second_brings() -> None:
+    report = Report(Rate.parse("1k"), warm_up=1.0)
+    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, 2.0 * n) for n in range(4)]
+    assert report.throughput() == 500.0
+
+
+def test_the_warm_up_does_not_count() -> None:
+    report = Report(Rate.parse("1k"), warm_up=1.0)
+    report.epochs = [Epoch(0, 0, 500, 9.0), Epoch(1, 500, 1500, 9.0), Epoch(2, 1500, 2000, 2.0)]
+    assert report.histograms()["all"].total == 500
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_workload_moves_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    said: list[str] = []
+    move = Move(2.0, 4, "all-at-once")
+    wanted = replace(run_of(seconds=6.0, warm_up=0.0, moves=(move,)), workload=hash_counts(10_000))
+    report = run(spark, wanted, tmp_path, said.append)
+    assert report.epochs[-1].last == wanted.rate.until(6 * SECOND)
+    (migration,) = report.migrations
+    assert migration.outcome == "done"
+    assert migration.ended is not None
+    assert 2.0 <= migration.asked <= migration.ended
+    assert sum(epoch.moved.get("ids", 0) for epoch in report.epochs) > 0
+    assert 0 < max(epoch.share for epoch in report.epochs) < 1
+    assert migration.share == pytest.approx(0.5, abs=0.1)
+    assert report.histograms()["all"].total == report.epochs[-1].last
+    assert min(mib for _, mib in report.memory) > 100
+    assert report.usage is not None
+    assert report.usage.seconds > 0
+    assert report.usage.kept_bytes == 0  # there is one executor
+    assert any("to 4 workers, all-at-once" in line for line in said)
+    assert json.loads(json.dumps(report.to_json()))["about"]["workload"] == "hash-count"
+    rows = spark.read.parquet(str(tmp_path / "output")).groupBy("id").max("n").collect()
+    assert sum(row[1] - 1 for row in rows) == report.epochs[-1].last  # each was known once
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_load_of_a_workload_is_balanced_while_it_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Three of four words, and three quarters of all that come, are of the same worker."""
+    skewed = Workload("look-ups", NUMBERED, partial(look_ups, words=5))
+    move = Move.parse("at 2s rebalance with all-at-once")
+    wanted = replace(run_of(rate=Rate.parse("20"), seconds=5.0, warm_up=0.0), workload=skewed)
+    report = run(spark, replace(wanted, moves=(move,), bins=64), tmp_path, lambda line: None)
+    (migration,) = report.migrations
+    assert (migration.operator, migration.outcome) == ("words", "done")
+    checkpoint = tmp_path / "checkpoint"
+    load = Measured.of(History(checkpoint), "words", 64).load
+    before, after = Routing.even(64, 2), Overview.of(checkpoint).operator("words").routing
+    heaviest = [np.bincount(routing.owners, load, 2).max() for routing in (before, after)]
+    assert heaviest[1] < heaviest[0]
+    rows = spark.read.parquet(str(tmp_path / "output")).groupBy("word").max("n").collect()
+    assert sum(row[1] for row in rows) == WORDS_A_LINE * report.epochs[-1].last
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_what_is_sparks_own_business_runs_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    report = run(spark, run_of("q1", seconds=2.0, warm_up=0.0), tmp_path, lambda line: None)
+    assert report.epochs[-1].last == 2001
+    bids = spark.read.parquet(str(tmp_path / "output")).count()
+    assert bids == sum(event % 50 > 3 for event in range(2001))
+
+
+@pytest.mark.spark
+def test_where_there_is_no_state_none_moves(spark: SparkSession, tmp_path: Path) -> None:
+    wanted = run_of("q1", seconds=2.0, warm_up=0.0, moves=(Move(1.0, 4),))
+    with pytest.raises(ConfigError, match="q1 has no state that could move"):
+        run(spark, wanted, tmp_path, lambda line: None)
+
+
+def test_an_executor_has_left_with_the_first_epoch_without_it(tmp_path: Path) -> None:
+    wanted = run_of()
+    recorder = Recorder(wanted, tmp_path, lambda line: None)
+    recorder.report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(4)]
+    runner = Runner(wanted, recorder, tmp_path, lambda line: None)
+    runner.homes = {0: ("b", "b"), 1: ("a", "b"), 2: ("a", "b"), 3: ("b", "b")}
+    asked = Migration("ids", "executor killed", 8, 0.5, 2.0)
+    found = runner.departed(asked, "a")
+    assert (found.ended, found.outcome) == (4.5, "done")
+    assert runner.departed(asked, "b").outcome == "open"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_no_executor_leaves_where_there_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    wanted = run_of(seconds=3.0, warm_up=0.0, moves=(Departure(1.0),))
+    with pytest.raises(ConfigError, match="only where workers are pinned to several"):
+        run(spark, wanted, tmp_path, lambda line: None)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_command_leaves_a_report(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the tests' Spark, since a process has one only."""
+    monkeypatch.setattr("godwit.spark.session.session", lambda master: nullcontext(spark))
+    command = ["run", "key-count", "--rate", "1k", "--for", "6s", "--warm-up", "0s", "--report"]
+    move = "at 2s to 4 workers with all-at-once"
+    assert main([*command, str(tmp_path), "--migrate", move]) == 0
+    said = capsys.readouterr()
+    assert "all       6,001" in said.out
+    assert "ids, 2,048 bins, all-at-once: done" in said.out
+    assert {str(path) for path in tmp_path.iterdir()} < set(said.err.splitlines())
+    numbers = json.loads((tmp_path / "key-count.json").read_text())
+    report = numbers["reports"]["key-count"]
+    assert report["about"]["workers"] == 2
+    assert report["epochs"][-1]["last"] == report["latency"]["all"]["events"] == 6001
+    assert [(one["operator"], one["outcome"]) for one in report["migrations"]] == [("ids", "done")]
+    page = (tmp_path / "key-count.html").read_text()
+    assert workload("key-count").about in page
+    for told in (
+        "<svg",
+        "What each migration cost",
+        "<td>6,001</td>",
+        numbers["environment"]["commit"],
+    ):
+        assert told in page
+    assert "src=" not in page  # it needs nothing but itself
+    assert len(list(tmp_path.glob("key-count-*.png"))) == page.count("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a workload"),
+        (["q99"], "there is no workload 'q99'"),
+        (["q5", "--rate", "fast"], "'fast' is no rate"),
+        (["q5", "--for", "soon"], "'soon' is no duration"),
+        (["q5", "--for", "5 s"], "leaves nothing to measure"),
+        (["q5", "--workers", "0"], "workers must be"),
+        (["q5", "--cores", "x"], "--cores is a number from 1 on"),
+        (["q5", "--migrate", "to 4"], "'to 4' is no move"),
+        (["q5", "--migrate", "at 90s to 4 workers"], "after the end of the run"),
+        (["q5", "--migrate", "at 20s to 4 workers with luck"], "luck"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_all_workloads_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--list"]) == 0
+    told = capsys.readouterr().out
+    for name, one in WORKLOADS.items():
+        assert name in told
+        assert one.about in told
+
+
+def test_a_move_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is no move"):
+        Move.parse("to 4 workers at 20s")

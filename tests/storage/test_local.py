@@ -1,0 +1,208 @@
+"""A file appears whole or not at all, one creator wins, and only local filesystems qualify."""
+
+import errno
+import multiprocessing
+import os
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from godwit.errors import ConfigError
+from godwit.storage import local as filesystem
+from godwit.storage.local import LocalStore, Location
+
+CREATORS = 6
+ROUNDS = 25
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/data/query", "/data/query"),
+        (Path("/data/query"), "/data/query"),
+        ("file:/data/query", "/data/query"),
+        ("file:///data/query", "/data/query"),
+        ("FILE:///data/query", "/data/query"),
+        ("file://localhost/data/query", "/data/query"),
+        ("file:///data/my%20query", "/data/my query"),
+        ("/data/a:b", "/data/a:b"),
+    ],
+)
+def test_local_locations_qualify(text: str | Path, path: str) -> None:
+    assert Location.parse(text).path == Path(path)
+
+
+def test_a_relative_path_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Location.parse("query").path == tmp_path / "query"
+
+
+@pytest.mark.parametrize(
+    "scheme", ["hdfs", "s3", "s3a", "s3n", "gs", "abfss", "abfs", "wasbs", "dbfs", "oss", "http"]
+)
+@pytest.mark.parametrize("form", ["{}://host/query", "{}:/query", "{}:query"])
+def test_other_filesystems_are_refused_by_name(scheme: str, form: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{scheme}' does not qualify.*local path"):
+        Location.parse(form.format(scheme))
+
+
+def test_a_path_object_that_swallowed_a_slash_is_refused_too() -> None:
+    with pytest.raises(ConfigError, match="'s3' does not qualify"):
+        Location.parse(Path("s3://bucket/query"))
+
+
+@pytest.mark.parametrize("text", ["", "file:query", "file://server/query"])
+def test_locations_that_name_no_local_path_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        Location.parse(text)
+
+
+@pytest.mark.parametrize("text", ["/data/run[1]", "/data/*/x", "/a/{b}", "file:///a%5B1", "/a?"])
+def test_patterns_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
+        Location.parse(text)
+
+
+def test_mounted_network_filesystems_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"/dev/sda1 / ext4 rw 0 0\nserver:/a {tmp_path}/shared nfs4 rw 0 0\n"
+        f"bucket {tmp_path}/my\\040bucket fuse.s3fs rw 0 0\n"
+        f"/dev/sdb {tmp_path}/shared/disk xfs rw 0 0\n"
+        f"overlay {tmp_path}/rootless fuse.fuse-overlayfs rw 0 0\n"
+    )
+    monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
+    for place, kind in (("shared/a", "nfs4"), ("my bucket", "fuse.s3fs")):
+        with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
+            Location.to_write(tmp_path / place)
+        assert Location.parse(tmp_path / place).path == tmp_path / place  # to look at it
+    for place in ("own", "shared/disk/a", "rootless"):
+        assert Location.to_write(tmp_path / place).path == tmp_path / place
+
+
+def test_the_second_create_fails_and_changes_nothing(tmp_path: Path) -> None:
+    files = LocalStore(tmp_path)
+    files.create("one.json", b"first")
+    with pytest.raises(FileExistsError):
+        files.create("one.json", b"second")
+    assert files.read("one.json") == b"first"
+    assert os.listdir(tmp_path) == ["one.json"]
+
+
+def test_replace_writes_over(tmp_path: Path) -> None:
+    files = LocalStore(tmp_path)
+    files.replace("tick", b"1")
+    files.replace("tick", b"2")
+    assert files.read("tick") == b"2"
+    assert os.listdir(tmp_path) == ["tick"]
+
+
+def test_names_are_in_order_and_numbers_are_numeric(tmp_path: Path) -> None:
+    files = LocalStore(tmp_path, durable=False)
+    for name in ["10.json", "9.json", "-1.json", "0.json", "007.json", "7.json.bak", ".8.json"]:
+        files.create(name, b"")
+    assert files.numbers("") == [-1, 0, 9, 10]
+    assert ".8.json" not in files.names("")
+    assert files.names("nowhere") == []
+    assert files.numbers("nowhere") == []
+
+
+def test_a_deleted_file_is_gone_and_deleting_it_again_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "staging").mkdir()
+    for files in (LocalStore(tmp_path), LocalStore(tmp_path, staging=tmp_path / "staging")):
+        files.create("one", b"1")
+        files.delete("one")
+        files.delete("one")
+        assert not files.exists("one")
+    assert os.listdir(tmp_path / "staging") == []
+
+
+def test_a_durable_create_syncs_the_file_and_then_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    LocalStore(tmp_path, durable=False).create("one", b"1")
+    assert synced == []
+    LocalStore(tmp_path).create("two", b"2")
+    draft, directory = synced
+    assert draft.startswith(f"{tmp_path}/.")
+    assert directory == str(tmp_path)
+
+
+def test_made_directories_are_synced_from_the_first_that_existed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[str] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.readlink(f"/proc/self/fd/{fd}")))
+    LocalStore(tmp_path / "a").make("b/c")
+    assert (tmp_path / "a/b/c").is_dir()
+    assert synced == {str(tmp_path), f"{tmp_path}/a", f"{tmp_path}/a/b"}
+
+
+def test_a_filesystem_without_hard_links_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    with pytest.raises(ConfigError, match="no hard links"):
+        LocalStore(tmp_path).create("one", b"1")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("change", ["create", "replace", "delete", "move"])
+def test_nothing_changes_once_the_staging_is_gone(tmp_path: Path, change: str) -> None:
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    files = LocalStore(tmp_path, staging=staging)
+    files.create("one", b"1")
+    staging.rename(tmp_path / "closed")
+    arguments: dict[str, tuple[Any, ...]] = {
+        "create": ("two", b"2"),
+        "replace": ("one", b"2"),
+        "delete": ("one",),
+        "move": ("one", "aside/one"),
+    }
+    with pytest.raises(FileNotFoundError):
+        getattr(files, change)(*arguments[change])
+    assert files.read("one") == b"1"
+    assert not files.exists("two")
+
+
+def _race(
+    root: Path, me: int, start: Barrier, wins: "multiprocessing.Queue[tuple[int, int]]"
+) -> None:
+    files = LocalStore(root)
+    for name in range(ROUNDS):
+        start.wait()
+        try:
+            files.create(f"{name}.json", str(me).encode() * 10_000)
+        except FileExistsError:
+            assert len(files.read(f"{name}.json")) == 10_000  # whole, once the name exists
+        else:
+            wins.put((name, me))
+
+
+def test_of_racing_processes_exactly_one_creates_a_file(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    start, wins = context.Barrier(CREATORS), context.Queue()
+    racers = [
+        context.Process(target=_race, args=(tmp_path, me, start, wins)) for me in range(CREATORS)
+    ]
+    for racer in racers:
+        racer.start()
+    won = sorted(wins.get(timeout=60) for _ in range(ROUNDS))
+    for racer in racers:
+        racer.join()
+        assert racer.exitcode == 0
+    assert wins.empty()
+    assert [name for name, _ in won] == list(range(ROUNDS))
+    for name, winner in won:
+        assert (tmp_path / f"{name}.json").read_bytes() == str(winner).encode() * 10_000
+    assert len(os.listdir(tmp_path)) == ROUNDS

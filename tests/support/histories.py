@@ -1,0 +1,370 @@
+"""Playing a story on the engine beside its model, and comparing the two.
+
+The model knows batches and requests, but no processes, files or deaths.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from godwit.driver import control
+from godwit.driver import timelines as timelines
+from godwit.errors import RefusedError
+from godwit.inspect.audit import verify
+from godwit.log import History, Manifest
+from godwit.log.layout import TICKS
+from godwit.log.manifest import output_files, state_files
+from godwit.model import requests
+from godwit.model.hashing import Hashes
+from godwit.model.routing import SEGMENTS, Update
+from godwit.state import file as state_file
+from godwit.state import tree
+from godwit.state.run import EVERYWHERE
+from godwit.state.tree import Tree
+from godwit.testing import Simulation
+from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate
+from tests.support.death import Death, Reaper
+from tests.support.history_events import (
+    Abort,
+    Event,
+    Feed,
+    Finish,
+    Kill,
+    Migrate,
+    Read,
+    Restart,
+    Restore,
+    Schedule,
+    Story,
+)
+from tests.support.routes import Asked, End, Routes, Stop, Trip, Wish
+
+Hasher = Callable[[pa.Table], Hashes]
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory in memory, where there is one."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as directory:
+        yield Path(directory)
+
+
+def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
+    """Let a story happen and check all that is promised at its end; returns what was seen."""
+    small_files = patch.object(state_file, "PART_BYTES", 500)
+    early_merges, clock = patch.object(tree, "MAX_LAYERS", story.max_layers), Clock()
+    clocks = [patch.object(module, "time", clock) for module in (control, timelines)]
+    with scratch() as directory, small_files, early_merges, clocks[0], clocks[1]:
+        play = _Play(directory, story, workload, hashes, clock)
+        for event in story.events:
+            play.happen(event)
+        play.end()
+        return play.seen
+
+
+class Clock:
+    """In place of the module `time`: a batch comes every second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class _Play:
+    def __init__(
+        self, checkpoint: Path, story: Story, workload: Workload, hashes: Hasher, clock: Clock
+    ) -> None:
+        self.seen = Counter[str]()
+        self._clock = clock
+        self._checkpoint = checkpoint
+        self._story = story
+        operators = [*workload.before, workload.operator]
+        self._names = [operator.name for operator in operators]
+        self._timed = [operator.name for operator in operators if operator.delay is not None]
+        self._model = workload.model()
+        self._batches: list[tuple[Row, ...]] = []
+        self._routes = {name: Routes(story.workers, story.bins) for name in self._names}
+        self._history = History(checkpoint)
+        self._reaper = Reaper()
+        self._kill: Kill | None = None
+        self._sim = Simulation(
+            checkpoint,
+            operators,
+            workload.schema,
+            workers=story.workers,
+            bins=story.bins,
+            retention=story.retention,
+            hashes=hashes,
+        )
+
+    def happen(self, event: Event) -> None:
+        match event:
+            case Feed(rows):
+                self._clock.now += 1
+                self._batches.append(rows)
+                self._run(lambda: self._sim.feed(rows))
+            case Migrate(deadline=deadline):
+                name = self._names[event.operator]
+                routing, now = self._routes[name].now, self._clock.now
+                target, until = (
+                    event.target(routing.bins),
+                    None if deadline is None else now + deadline,
+                )
+                options: dict[str, Any] = {
+                    "strategy": event.strategy,
+                    "supersede": event.supersede,
+                    "on_timeout": event.on_timeout,
+                }
+                trip = Trip(routing, target, **options, asked=now, deadline=until)
+                options |= {"deadline": deadline, "operator": name}
+                self._ask(trip, [name], lambda: self._sim.migrate(target, **options))
+            case Abort(rollback=rollback):
+                name = self._names[event.operator]
+                newest = max(self._history.requests.ids(), default=0)
+                open = self._sim.driver.timeline(name).migration
+                id = open.id if open else newest
+                self._ask(
+                    Stop(rollback),
+                    [name],
+                    lambda: self._sim.abort(id, rollback=rollback, operator=name),
+                )
+            case Schedule():
+                name = self._names[event.operator]
+                updates = self._updates(name, event.updates)
+                wish = self._wish(name, updates, event.workers)
+                self._ask(
+                    wish,
+                    [name],
+                    lambda: self._sim.schedule(updates, event.workers, operator=name),
+                )
+            case Read():
+                if self._begun >= 0:
+                    self._read(event)
+            case Finish():
+                while self._ask(End(), self._timed, self._sim.driver.finish):
+                    pass  # who died of it asks again: an operator may not have been told
+            case Restart():
+                self._restart(event)
+            case Kill():
+                self._kill = event
+                self._reaper.arm(event.point, event.side, event.skip)
+            case Restore(index):
+                if epochs := self._history.epochs():
+                    self._restore(epochs[index % len(epochs)])
+
+    @property
+    def _begun(self) -> int:
+        return self._routes[self._names[-1]].begun
+
+    def _updates(self, name: str, updates: Iterable[tuple[int, int, int]]) -> list[Update]:
+        """Epochs are counted from the next, and bins beyond the first unknown one wrap around."""
+        bins, first = self._routes[name].now.bins, self._begun + 1
+        return [Update(first + a, bin % (bins + 1), worker) for a, bin, worker in updates]
+
+    def _wish(
+        self, name: str, updates: Iterable[Update], workers: int | None, source: str | None = None
+    ) -> Wish:
+        wish = Wish({}, self._routes[name].now.bins, workers, source)
+        for update in updates:
+            wish.owners.setdefault(update.epoch, {})[update.bin] = update.worker
+        return wish
+
+    def _read(self, event: Read) -> None:
+        """Updates that come as data: a known id changes nothing, and who asks is not told more."""
+        name = self._names[event.operator]
+        routes = self._routes[name]
+        updates = self._updates(name, ((a or 0, bin, worker) for a, bin, worker in event.updates))
+        wish = self._wish(name, updates, event.workers, event.id)
+        next_or_at = [
+            (None if ahead is None else update.epoch, update.bin, update.worker)
+            for update, (ahead, *_) in zip(updates, event.updates, strict=True)
+        ]
+        read = requests.Wish(event.id, name, tuple(next_or_at), event.workers)
+        before = self._control()["control"]
+        restart = self._dies(lambda: self._sim.driver.wish(self._begun, [read]))
+        there = self._control()["control"] != before
+        if restart is None:
+            possible = not routes.is_known(event.id) and routes.is_possible(wish)
+            assert there == possible
+            self.seen["updates read"] += possible
+            routes.know(wish)
+            if there:
+                routes.add(wish)
+        else:
+            if there:
+                routes.leave(wish)
+            self._restart(restart)
+            self._run(self._sim.resume)
+
+    # -- what may end in death -----------------------------------------------------------------
+
+    def _dies(self, act: Callable[[], None]) -> Restart | None:
+        """Do something; if the process dies of it, how it is to be started again."""
+        try:
+            with self._reaper.at_work():
+                act()
+        except Death:
+            kill = self._kill
+            assert kill is not None
+            self.seen[f"killed {kill.side} {kill.point}"] += 1
+            self._reaper.revive()
+            return kill.then
+        assert not self._reaper.dead, "a death was swallowed"
+        return None
+
+    def _run(self, act: Callable[[], None]) -> None:
+        """Run epochs; a process that died is started again and catches up."""
+        restart = self._dies(act)
+        self._follow()
+        if restart is not None:
+            self._restart(restart)
+            self._run(self._sim.resume)
+
+    def _follow(self) -> None:
+        """Let the model begin the epochs whose intents were written."""
+        for epoch in self._history.intents():
+            if epoch > self._begun:
+                intent = self._history.intent(epoch)
+                assert intent is not None
+                for name, routes in self._routes.items():
+                    routes.begin(epoch, self._clock.now, intent.routings[name])
+
+    def _restart(self, event: Restart) -> None:
+        """Start anew; a process that dies of it is started in the same way again."""
+        workers, bins = event.workers, event.bins
+        if self._begun < 0:  # nothing is written down yet, so the program says it all
+            workers, bins = workers or self._story.workers, bins or self._story.bins
+        for routes in self._routes.values():
+            routes.restart(workers, bins)
+        while self._dies(lambda: self._sim.restart(workers=workers, bins=bins)):
+            self.seen["killed in a restart"] += 1
+
+    def _restore(self, epoch: int) -> None:
+        """Roll back; when interrupted, again."""
+        while self._dies(lambda: self._sim.restore(epoch)):
+            self.seen["killed in a rollback"] += 1
+        self.seen["rolled back"] += 1
+        self._history = History(self._checkpoint)  # which remembers what was undone
+        for routes in self._routes.values():
+            routes.restore(epoch)
+        self._restart(Restart())
+        self._run(self._sim.resume)
+
+    def _ask(self, asked: Asked, names: Sequence[str], request: Callable[[], object]) -> bool:
+        """Ask operators for something: a refused request changes nothing, an accepted one is
+        durable. True if the process died of it."""
+        before = self._control()
+        refused: list[RefusedError] = []
+
+        def ask() -> None:
+            try:
+                request()
+            except RefusedError as error:
+                refused.append(error)
+
+        restart = self._dies(ask)
+        after = self._control()
+        new = sorted(after["control"].keys() - before["control"])  # also if the process died
+        accepted = [after["control"][id] for id in new]
+        self.seen["requests accepted"] += len(accepted)
+        self.seen["requests refused"] += bool(refused)
+        if refused:
+            assert not any(self._routes[name].is_possible(asked) for name in names)
+            assert after == before
+        elif restart is None:
+            assert accepted == names
+        for name in accepted:
+            assert self._routes[name].is_possible(asked)
+            self._routes[name].add(asked)
+        if restart is not None:
+            self._restart(restart)
+            self._run(self._sim.resume)
+        return restart is not None
+
+    def _control(self) -> dict[str, Any]:
+        control, driver = self._history.requests, self._sim.driver
+        return {
+            "control": {
+                id: request.operator
+                for id in control.ids()
+                if isinstance(request := control.request(id), requests.OperatorRequest)
+            },
+            "ticks": self._history.files.names(TICKS),
+            "routings": [driver.routing(name) for name in self._names],
+        }
+
+    # -- what must hold at the end -------------------------------------------------------------
+
+    def end(self) -> None:
+        """Start the query once more, so that it tidies up behind the dead, and check everything."""
+        self._reaper.revive()
+        self._restart(Restart())
+        last = len(self._batches) - 1
+        assert self._sim.committed == last
+        expected = list(self._expected())
+        delivered = {epoch: in_order(rows) for epoch, rows in self._sim.sink.items()}
+        assert delivered == {epoch: rows for epoch, (rows, _) in enumerate(expected)}
+        if last >= 0:
+            retained = self._history.epochs()
+            assert retained == list(range(max(0, last + 1 - self._story.retention), last + 1))
+            self.seen["epochs pruned"] += retained[0]
+            for epoch in retained:
+                self._check_epoch(epoch, expected[epoch][1])
+            assert verify(self._checkpoint).findings == []
+            self._check_files(retained)
+
+    def _expected(self) -> Iterator[tuple[list[Row], dict[str, list[Row]]]]:
+        """Outputs and state of each epoch."""
+        for epoch, rows in enumerate(self._batches):
+            if epoch == self._routes[self._names[-1]].end:
+                assert isinstance(self._model, Finite)
+                self._model.finish()
+                self.seen["ends of a stream"] += 1
+            outputs = in_order(self._model.feed(rows))
+            yield outputs, {name: in_order(table) for name, table in self._model.state().items()}
+
+    def _check_epoch(self, epoch: int, tables: dict[str, list[Row]]) -> None:
+        intent = self._history.intent(epoch)
+        assert intent is not None
+        routing = intent.routings[self._names[-1]]
+        assert dict(intent.routings) == {name: one.of(epoch) for name, one in self._routes.items()}
+        for table, expected in tables.items():
+            rows = self._sim.state(table, epoch)
+            assert tabulate(rows) == expected
+            assert all(routing.owners[row["_bin"]] == row["_worker"] for row in rows)
+
+    def _check_files(self, retained: list[int]) -> None:
+        """Below `state` and `outputs` is what retained manifests name, and nothing else."""
+        named, parts = set[str](), set[str]()
+        for epoch in retained:
+            manifest = self._history.manifest(epoch)
+            assert manifest is not None
+            parts |= merged_parts(manifest)
+            named.update(ref.name for ref in (*state_files(manifest), *output_files(manifest)))
+        root = self._history.files.root
+        paths = [*(root / "state").rglob("*"), *(root / "outputs").rglob("*")]
+        assert {str(path.relative_to(root)) for path in paths if path.is_file()} == named
+        self.seen["merged parts of segments"] += len(parts)
+        self.seen["merged files"] += sum("-merge-" in name for name in named)
+        self.seen["cut files"] += sum(name.endswith("-1.arrow") for name in named)
+
+
+def merged_parts(manifest: Manifest) -> set[str]:
+    """The merged files of which some run has not all slices of its segment."""
+    found = (Tree.from_json(one) for tables in manifest.trees.values() for one in tables.values())
+    return {
+        run.file
+        for one in found
+        for segment in range(SEGMENTS)
+        for run in one.runs(segment)
+        if run.slices != EVERYWHERE and "-merge-" in run.file
+    }

@@ -1,0 +1,69 @@
+"""Small values for the tests of the log."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from godwit.log import Intent, Journal, Manifest
+from godwit.model.requests import ScheduleRequest, Updates
+from godwit.model.routing import Routing, Update
+
+QUERY = "364c1b9d-b515-4fab-918b-d5d838f9efd6"
+EVEN = Routing.even(bins=8, workers=2)
+
+
+def journal_at(root: Path) -> Journal:
+    return Journal.open(root, durable=False)
+
+
+def intent_of(
+    epoch: int, routings: Mapping[str, Routing] | None = None, offsets: str = "digest"
+) -> Intent:
+    routings = {"counts": EVEN} if routings is None else routings
+    return Intent(epoch, 0, QUERY, offsets, routings, {"counts": {"segments": [1, 2]}})
+
+
+def manifest_of(epoch: int, offsets: str = "digest", note: str = "") -> Manifest:
+    trees = {"counts": {"0": [["state/counts/a.arrow", 10]]}}
+    return Manifest(epoch, 0, QUERY, offsets, {"counts": {"key": "k"}}, trees, {}, {"counts": note})
+
+
+def run(journal: Journal, *epochs: int) -> None:
+    """Begin and publish epochs."""
+    for epoch in epochs:
+        journal.begin(intent_of(epoch))
+        journal.publish(manifest_of(epoch))
+
+
+def files_below(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory with its content, without what is being written."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and "staging" not in path.parts
+    }
+
+
+def offsets_file(epoch: int, time: int = 0) -> str:
+    """What Spark writes to offsets/EPOCH: the batch with its time, then a line per source."""
+    return (
+        f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":{time}}}\n{{"logOffset":{epoch}}}\n{epoch}'
+    )
+
+
+def spark_log(root: Path, offsets: int, commits: int, first: int = 0) -> Path:
+    """Spark's log as if it planned and committed the epochs up to those given."""
+    spark = root / "spark"
+    for log, last in (("offsets", offsets), ("commits", commits)):
+        (spark / log).mkdir(parents=True, exist_ok=True)
+        for epoch in range(first, last + 1):
+            text = offsets_file(epoch) if log == "offsets" else 'v1\n{"nextBatchWatermarkMs":0}'
+            (spark / log / str(epoch)).write_text(text)
+            (spark / log / f".{epoch}.crc").write_bytes(b"crc")
+    (spark / "metadata").write_text(f'{{"id":"{QUERY}"}}')
+    return spark
+
+
+def schedule_of(first: int, *epochs: int, workers: int | None = None) -> ScheduleRequest:
+    """A request from epoch `first` on that moves bin 0 of 8 to worker 1 at each of `epochs`."""
+    updates = Updates.of([Update(epoch, 0, 1) for epoch in epochs])
+    return ScheduleRequest(0, "counts", first, updates, 8, workers)

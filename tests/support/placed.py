@@ -1,0 +1,88 @@
+"""A query whose intents say where its workers are and where replicas are to be."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from godwit.driver.driver import Driver
+from godwit.log.history import History
+from godwit.log.intent import Intent
+from godwit.state.cache import SUFFIX, FileCache
+from godwit.state.table import FileRef
+from godwit.testing import Simulation
+from godwit.worker.keeper import KeeperSpec
+from godwit.worker.replicas import Share
+from godwit.worker.work import CacheSpec
+from tests.support.simulated import COUNTS, WORDS
+
+PLENTY = 1 << 30
+
+
+class Placed(Simulation):
+    """The words' counts, by workers on executors, with replicas on others."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        workers: Sequence[str],
+        replicas: Sequence[Sequence[str]],
+        **options: Any,
+    ) -> None:
+        self.place(workers, replicas)
+        options = {"workers": len(workers), "bins": 16, **options}
+        super().__init__(checkpoint, COUNTS, WORDS, **options)
+
+    def place(self, workers: Sequence[str], replicas: Sequence[Sequence[str]]) -> None:
+        """From the next epoch on."""
+        executors = sorted({*workers, *(one for group in replicas for one in group)})
+        self.placement = {
+            "executors": executors,
+            "workers": list(workers),
+            "replicas": [list(group) for group in replicas],
+        }
+
+    @property
+    def generation(self) -> int:
+        return self.driver._journal.generation
+
+    @property
+    def home(self) -> Path:
+        return self.driver.root
+
+    def spec(self, executor: str, limit: int = PLENTY) -> KeeperSpec:
+        cache = CacheSpec(f"executor-{executor}", limit, str(self._checkpoint))
+        return KeeperSpec(str(self.home), self.generation, cache, executor)
+
+    def files(self, worker: int, epoch: int | None = None) -> dict[str, FileRef]:
+        """What a worker needs of an epoch, or of the newest, by the newest intent."""
+        return dict(self.share(worker, epoch).files)
+
+    def share(self, worker: int, epoch: int | None = None) -> Share:
+        history = History(self._checkpoint)
+        manifest = history.manifest(self.committed if epoch is None else epoch)
+        intent = history.intent(history.intents()[-1])
+        assert manifest is not None
+        assert intent is not None
+        return Share.of(worker, intent, manifest)
+
+    def _open(self, workers: int | None, bins: int | None) -> Driver:
+        driver = super()._open(workers, bins)
+        begin = driver._journal.begin
+
+        def placed(intent: Intent) -> Intent:
+            return begin(replace(intent, placement=self.placement))
+
+        driver._journal.begin = placed  # type: ignore[method-assign]
+        return driver
+
+
+def cached(spec: KeeperSpec) -> set[str]:
+    """The names of the local copies in the cache of an executor."""
+    return {path.name for path in spec.cache.path.glob(f"*{SUFFIX}")}
+
+
+def copies(spec: KeeperSpec, *files: dict[str, FileRef]) -> set[str]:
+    """What local copies of these files are called."""
+    cache = FileCache(Path(spec.root), spec.cache.path, spec.cache.limit)
+    return {Path(cache._local(ref)).name for group in files for ref in group.values()}

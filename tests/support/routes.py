@@ -1,0 +1,233 @@
+"""Routing over epochs in plain Python: what requests and restarts should do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from godwit.migration.strategies import AllAtOnce, Paced, Strategy
+from godwit.model.requests import OnTimeout
+from godwit.model.routing import Routing
+
+
+class ImpossibleError(Exception):
+    """What is asked for cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Owners of bins by epoch, and the number of workers from the first of these epochs on.
+
+    One that came as data has a `source`: it counts once, also if it cannot be granted.
+    """
+
+    owners: dict[int, dict[int, int]]
+    bins: int
+    workers: int | None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A migration; `back` says that it moves back to where it came from."""
+
+    origin: Routing
+    target: Routing
+    strategy: Strategy
+    supersede: bool
+    asked: float
+    deadline: float | None
+    on_timeout: OnTimeout
+    back: bool = False
+    stepped: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of the open migration."""
+
+    rollback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of the stream."""
+
+
+Asked = Wish | Trip | Stop | End
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is decided in an epoch: its routing, and what is to come.
+
+    `given` is the number of workers that the program had named, `sources` those of all wishes that
+    came as data, and `end` the epoch from which on the stream has ended.
+    """
+
+    routing: Routing
+    wishes: tuple[Wish, ...] = ()
+    trip: Trip | None = None
+    given: int | None = None
+    sources: frozenset[str] = frozenset()
+    end: int | None = None
+
+    def ask(self, asked: Asked, begun: int) -> "Plan":
+        match asked:
+            case Wish():
+                if self.trip or not asked.owners or min(asked.owners) <= begun:
+                    raise ImpossibleError
+                if asked.bins != self.routing.bins:
+                    raise ImpossibleError
+                routing, wishes = self.routing, (*self.wishes, asked)
+                for epoch in range(begun + 1, max(max(wish.owners) for wish in wishes) + 1):
+                    routing = _granted(wishes, routing, epoch)
+                return replace(self, wishes=wishes)
+            case Trip():
+                busy = (self.wishes or self.trip) and not asked.supersede
+                stale = asked.origin != self.routing and not asked.supersede
+                over = asked.deadline is not None and asked.deadline < asked.asked
+                if busy or stale or over or asked.target.bins != self.routing.bins:
+                    raise ImpossibleError
+                return replace(self, trip=replace(asked, origin=self.routing), wishes=())
+            case Stop():
+                if self.trip is None or (asked.rollback and self.trip.back):
+                    raise ImpossibleError
+                return replace(self, trip=replace(self.trip, back=True) if asked.rollback else None)
+            case End():
+                return self if self.end is not None else replace(self, end=begun + 1)
+
+    def begin(self, epoch: int, now: float, seen: Routing) -> "Plan":
+        """What is decided next. Which bins a paced migration moves is told by what was `seen`."""
+        routing = _granted(self.wishes, self.routing, epoch)
+        wishes = tuple(wish for wish in self.wishes if max(wish.owners) > epoch)
+        trip = self.trip
+        if trip is None:
+            return replace(self, routing=routing, wishes=wishes)
+        strategy = trip.strategy
+        if trip.deadline is not None and now >= trip.deadline and not trip.back:
+            if trip.on_timeout == "finish":
+                strategy = AllAtOnce()
+            else:
+                trip = replace(trip, back=True)
+        goal = trip.origin if trip.back else trip.target
+        waited = None if trip.stepped is None else epoch - trip.stepped - 1
+        owners = routing.owners.tolist()
+        if isinstance(strategy, Paced):
+            bins = np.flatnonzero(routing.owners != seen.owners).tolist()
+        else:
+            bins = strategy.step(routing, goal, waited).tolist()
+        for bin in bins:
+            owners[bin] = int(goal.owners[bin])
+        routing = Routing(np.array(owners), max(goal.workers, max(owners) + 1))
+        over = owners == goal.owners.tolist()
+        stepped = epoch if bins or trip.stepped is None else trip.stepped
+        left = None if over else replace(trip, stepped=stepped)
+        return replace(self, routing=routing, wishes=wishes, trip=left)
+
+
+class Routes:
+    """What was decided in all epochs up to `begun`, and what was asked for since."""
+
+    def __init__(self, workers: int, bins: int) -> None:
+        self.begun = -1
+        self._given: int | None = workers
+        self._plan = Plan(Routing.even(bins, workers))
+        self._plans: dict[int, Plan] = {}
+        self._asked: list[Asked] = []
+
+    @property
+    def now(self) -> Routing:
+        return self._plan.routing
+
+    def of(self, epoch: int) -> Routing:
+        return self._plans[epoch].routing
+
+    @property
+    def end(self) -> int | None:
+        """The epoch from which on the stream has ended."""
+        return self._plan.end
+
+    def begin(self, epoch: int, now: float, seen: Routing) -> None:
+        plan = replace(self._plan.begin(epoch, now, seen), given=self._given)
+        self._plan = self._plans[epoch] = plan
+        self.begun, self._asked = epoch, []
+
+    def is_possible(self, asked: Asked) -> bool:
+        try:
+            self._plan.ask(asked, self.begun)
+        except ImpossibleError:
+            return False
+        return True
+
+    def is_known(self, source: str) -> bool:
+        return source in self._plan.sources
+
+    def add(self, asked: Asked) -> None:
+        self._plan = self._plan.ask(asked, self.begun)
+        self._asked.append(asked)
+        self.know(asked)
+
+    def leave(self, asked: Asked) -> None:
+        """It is there for the next start of the query, which judges it."""
+        self._asked.append(asked)
+
+    def know(self, asked: Asked) -> None:
+        """Whether it is granted or not, it has been there."""
+        if isinstance(asked, Wish) and asked.source is not None:
+            self._plan = replace(self._plan, sources=self._plan.sources | {asked.source})
+
+    def restart(self, workers: int | None, bins: int | None) -> None:
+        """Other bins than those of the last epoch, or workers that what was asked does not lead to,
+        overrule it: wishes for good, migrations as soon as an epoch has begun with it.
+
+        Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
+        both are given, and overrule nothing. A program that names the same number of workers as
+        before asks for nothing.
+        """
+        decided = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
+        self._given = workers or decided.given
+        if workers == decided.given:
+            workers = None
+        asked, self._plan, self._asked = self._asked, decided, []
+        for one in asked:
+            self.know(one)
+            if self.is_possible(one):
+                self.add(one)
+        routing, trip = decided.routing, self._plan.trip
+        goal = routing if trip is None else trip.origin if trip.back else trip.target
+        to_come = [goal.workers, *(wish.workers for wish in self._plan.wishes if wish.workers)][-1]
+        as_asked = bins in (None, routing.bins) and workers in (None, to_come)
+        if as_asked or self.begun not in self._plans:
+            return
+        if bins is not None:
+            first_parts = np.arange(bins) * routing.bins // bins
+            routing = Routing(routing.owners[first_parts], routing.workers)
+        has_moved = trip is not None and trip.origin != decided.routing
+        if workers is not None and (has_moved or workers != routing.workers):
+            routing = Routing.even(routing.bins, workers)
+        self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
+        self._plans[self.begun] = replace(decided, wishes=())
+        self._asked = [one for one in asked if not isinstance(one, Wish)]
+
+    def restore(self, epoch: int) -> None:
+        """Later epochs have not begun; nor was anything wished for them."""
+        self.begun, self._asked = epoch, []
+        self._plan = self._plans[epoch] = replace(self._plans[epoch], wishes=())
+        self._plans = {e: plan for e, plan in self._plans.items() if e <= epoch}
+
+
+def _granted(wishes: Sequence[Wish], routing: Routing, epoch: int) -> Routing:
+    """The routing of an epoch, given that of the epoch before."""
+    for wish in wishes:
+        if epoch in wish.owners:
+            workers = wish.workers or routing.workers
+            owners = routing.owners.tolist()
+            for bin, worker in wish.owners[epoch].items():
+                if not (0 <= bin < len(owners) and 0 <= worker < workers):
+                    raise ImpossibleError
+                owners[bin] = worker
+            if max(owners) >= workers:
+                raise ImpossibleError
+            routing = Routing(np.array(owners), workers)
+    return routing

@@ -1,0 +1,65 @@
+"""A small query for the tests of the runtime: counts and sums by word, without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import godwit.operators as ops
+from godwit.driver.driver import Driver
+from godwit.log import Intent, Manifest
+from godwit.log.receipt import Receipt
+from godwit.operators import Aggregate, Operator
+from godwit.testing import Simulation
+from godwit.worker.work import CacheSpec
+
+WORDS = pa.schema({"word": pa.string(), "n": pa.int64()})
+COUNTS = Aggregate.of("counts", "word", {"rows": ops.count(), "total": ops.sum("n")}, WORDS)
+
+
+def simulate(checkpoint: Path, operator: Operator = COUNTS, **options: Any) -> Simulation:
+    """The query over no data yet, in 16 bins with 2 workers if not said otherwise."""
+    schema = options.pop("schema", WORDS)
+    return Simulation(checkpoint, operator, schema, **{"workers": 2, "bins": 16, **options})
+
+
+def drive(checkpoint: Path, *operators: Operator, **options: Any) -> Driver:
+    """A driver whose epochs the test runs itself."""
+    cache = CacheSpec("cache", 1 << 20, str(checkpoint))
+    return Driver(checkpoint, operators or [COUNTS], cache=cache, durable=False, **options)
+
+
+def begin(driver: Driver, epoch: int) -> Intent:
+    intent = driver.begin(epoch, "query", f"offsets {epoch}")
+    assert isinstance(intent, Intent)
+    return intent
+
+
+def publish(driver: Driver, epoch: int) -> Manifest:
+    """Run an epoch without data."""
+    return driver.commit(intent := begin(driver, epoch), idle(driver, intent))
+
+
+def idle(driver: Driver, intent: Intent) -> dict[str, list[Receipt]]:
+    """The receipts of an epoch without data."""
+    return {
+        name: [driver.work(intent, name).run(worker, []) for worker in range(routing.workers)]
+        for name, routing in intent.routings.items()
+    }
+
+
+def words(*texts: str) -> list[dict[str, Any]]:
+    """One record a word, whose number is the length of the word."""
+    return [{"word": text, "n": len(text)} for text in texts]
+
+
+def counts(simulation: Simulation, epoch: int | None = None) -> dict[str, int]:
+    return {row["word"]: row["rows"] for row in simulation.state(epoch=epoch)}
+
+
+def content(directory: Path) -> dict[str, bytes | None]:
+    """Everything below a directory: files with their bytes, directories with None."""
+    return {
+        str(path.relative_to(directory)): None if path.is_dir() else path.read_bytes()
+        for path in directory.rglob("*")
+    }
