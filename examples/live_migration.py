@@ -35,7 +35,7 @@ BINS = 4096
 NETWORK = 125_000_000  # bytes a second, 1 Gbit/s: all is on one disk here, as it is on no cluster
 CLUSTER = {
     "spark.master": "local-cluster[2,2,1536]",
-    # So that workers stay where they are; see docs/how-it-works.md.
+    # So that workers stay where they are; see docs/internals/record.md.
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "30s",
     "spark.python.daemon.module": "godwit.spark.daemon",  # Python starts sooner

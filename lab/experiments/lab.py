@@ -36,7 +36,7 @@ EXCLUDED: Final = (
     "these queries, the events of the last epoch are not measured either."
 )
 _CONF: Final = {
-    # So that workers stay where they are; see docs/how-it-works.md.
+    # So that workers stay where they are; see docs/internals/record.md.
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "30s",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # all executors are there at the begin

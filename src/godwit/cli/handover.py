@@ -20,7 +20,7 @@ examples:
 
 'godwit status' names the workers and executors. The executor fetches the worker's state first, if
 it has no replica of it; the worker runs there from the epoch on in which it has it. This needs
-workers that are pinned to executors, see docs/operations.md.
+workers that are pinned to executors, see docs/guide/operating.md.
 
 exit code: 0 the query took it in, and with --watch it is done; 1 it was refused or has failed, 2
 bad input, 3 no query has answered yet, or it is not running any more

@@ -2,7 +2,7 @@
 
 A handover gives a worker to another executor (Rhino, section 4.1). The epoch is its marker: every
 task of an epoch has the placement of its intent, so nothing is in between. Its table is in
-docs/replicas.md.
+docs/internals/replicas.md.
 """
 
 from collections import Counter
