@@ -22,14 +22,14 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.loads import Loads
-from godwit.operators import Aggregate
+from godwit.operators import AggregateOperator
 from godwit.state.table import HASH
 from godwit.worker.work import CacheSpec
 from lab.bench.harness import Bench, say
 from lab.bench.report import Report, show, spread, table
 
 SCHEMA = pa.schema({"k": pa.int64(), "n": pa.int64()})
-COUNTS = Aggregate.of("counts", "k", {"rows": ops.count(), "total": ops.sum("n")}, SCHEMA)
+COUNTS = AggregateOperator.of("counts", "k", {"rows": ops.count(), "total": ops.sum("n")}, SCHEMA)
 BINS = (4096, 65_536)
 NOTHING = Loads(np.zeros(0, np.int64), np.zeros(0, np.int64))
 

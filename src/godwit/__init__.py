@@ -1,6 +1,11 @@
 """Move the state of a running PySpark stream without stopping it."""
 
-from godwit.aggregates.functions import avg, count, first, last, max, min, sum
+from godwit.aggregates.average import avg
+from godwit.aggregates.base import Aggregate, AggregateInput, GroupedRecords
+from godwit.aggregates.count import count
+from godwit.aggregates.extremes import max, min
+from godwit.aggregates.first_last import first, last
+from godwit.aggregates.sum import sum
 from godwit.api.handles import Migration, Scheduled
 from godwit.api.query import Query
 from godwit.api.stream import Job, Stream, stream
@@ -26,12 +31,15 @@ from godwit.spark.sinks import console, files, foreach_batch, memory, table
 from godwit.spark.state_reader import read_state
 
 __all__ = [
+    "Aggregate",
+    "AggregateInput",
     "CheckpointError",
     "ConfigError",
     "DamagedFileError",
     "EpochReport",
     "FencedError",
     "GodwitError",
+    "GroupedRecords",
     "IncompatibleError",
     "Job",
     "List",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import godwit.operators as ops
-from godwit.operators import Aggregate, Function
+from godwit.operators import Aggregate, AggregateOperator
 from godwit.testing.prefold import folded
 from tests.operators.test_aggregate import KINDS
 from tests.support.tables import Row, Worker
@@ -17,7 +17,7 @@ FLOATS = st.sampled_from([0.0, -0.0, 1.5, -2.25, math.nan, math.inf, -math.inf])
 SUMMED = ("tinyint", "int", "bigint", "decimal")
 
 
-def functions(kind: str) -> dict[str, Function]:
+def functions(kind: str) -> dict[str, Aggregate]:
     """All that can be folded early over a column of some type."""
     found = {"rows": ops.count(), "present": ops.count("v"), "low": ops.min("v")}
     found |= {"high": ops.max("v")}
@@ -30,7 +30,7 @@ def test_a_folded_row_leaves_what_its_records_leave(data: st.DataObject) -> None
     type_, values = KINDS[kind]
     values = FLOATS if kind in ("float", "double") else values
     schema = pa.schema({"k": pa.int64(), "v": type_})
-    operator = Aggregate.of("a", "k", functions(kind), schema)
+    operator = AggregateOperator.of("a", "k", functions(kind), schema)
     assert operator.prefold is not None
     row = st.tuples(st.sampled_from([None, 1, 2]), st.none() | values)
     plain = Worker(operator, schema)
@@ -40,7 +40,7 @@ def test_a_folded_row_leaves_what_its_records_leave(data: st.DataObject) -> None
         assert repr(plain.deltas) == repr(early.deltas)
 
 
-def _folded(operator: Aggregate, schema: pa.Schema, rows: list[Row]) -> list[Row]:
+def _folded(operator: AggregateOperator, schema: pa.Schema, rows: list[Row]) -> list[Row]:
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], []]
     arrays = [pa.array(*pair) for pair in zip(columns, schema.types, strict=True)]
     table = folded(pa.table(arrays, schema=schema), operator, None)
@@ -50,18 +50,20 @@ def _folded(operator: Aggregate, schema: pa.Schema, rows: list[Row]) -> list[Row
 @pytest.mark.parametrize(
     "function", [ops.first("x"), ops.last("n"), ops.sum("x"), ops.avg("x"), ops.sum("d")]
 )
-def test_one_function_that_needs_the_records_needs_them_for_all(function: Function) -> None:
+def test_one_function_that_needs_the_records_needs_them_for_all(function: Aggregate) -> None:
     schema = pa.schema(
         {"k": pa.int64(), "n": pa.int64(), "x": pa.float64(), "d": pa.decimal128(29, 0)}
     )
-    assert Aggregate.of("a", "k", {"rows": ops.count()}, schema).prefold is not None
-    assert Aggregate.of("a", "k", {"rows": ops.count(), "f": function}, schema).prefold is None
+    assert AggregateOperator.of("a", "k", {"rows": ops.count()}, schema).prefold is not None
+    assert (
+        AggregateOperator.of("a", "k", {"rows": ops.count(), "f": function}, schema).prefold is None
+    )
 
 
 def test_what_a_folded_row_has() -> None:
     schema = pa.schema({"k": pa.int64(), "t": pa.timestamp("us", tz="UTC"), "n": pa.int64()})
     functions = {"records": ops.count(), "mean": ops.avg("n"), "t": ops.max("t")}
-    operator = Aggregate.of("a", "k", functions, schema, time="t", delay="1 s")
+    operator = AggregateOperator.of("a", "k", functions, schema, time="t", delay="1 s")
     assert operator.prefold is not None
     assert operator.prefold.operator.input.names == [
         "k",

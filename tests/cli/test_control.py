@@ -17,7 +17,7 @@ from godwit.cli import main, plan
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
-from godwit.operators import Aggregate, StateMachine
+from godwit.operators import AggregateOperator, StateMachine
 from godwit.testing import Simulation
 from tests.support.command_line import Running
 from tests.support.simulated import content, simulate, words
@@ -325,7 +325,9 @@ def test_keys_and_times_of_state_are_told_as_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema = pa.schema({"at": pa.timestamp("us", tz="UTC"), "user": pa.int64(), "tag": pa.string()})
-    last = Aggregate.of("last", ["at", "user"], {"tag": ops.last("tag"), "n": ops.count()}, schema)
+    last = AggregateOperator.of(
+        "last", ["at", "user"], {"tag": ops.last("tag"), "n": ops.count()}, schema
+    )
     sim = Simulation(tmp_path, last, schema)
     moment = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
     sim.feed([{"at": moment, "user": 1234567, "tag": ""}, {"at": None, "user": 2, "tag": None}])

@@ -25,7 +25,7 @@ from godwit.log.records import encode
 from godwit.migration.strategies import all_at_once
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing, Update
-from godwit.operators import Aggregate, StateMachine, count
+from godwit.operators import AggregateOperator, StateMachine, count
 from tests.support.death import death_at
 from tests.support.simulated import (
     COUNTS,
@@ -282,7 +282,7 @@ def test_two_operators_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_an_epoch_in_flight_binds_the_operators_by_name(tmp_path: Path) -> None:
     begin(drive(tmp_path, workers=2, bins=16), 0)
     before = content(tmp_path)
-    other = Aggregate.of("others", "word", {"rows": count()}, WORDS)
+    other = AggregateOperator.of("others", "word", {"rows": count()}, WORDS)
     with pytest.raises(IncompatibleError, match=r"'counts'.*the query no longer has it"):
         drive(tmp_path, other)
     assert content(tmp_path) == before

@@ -16,7 +16,7 @@ from godwit.log import History, restore
 from godwit.migration.strategies import all_at_once, batched, fluid
 from godwit.model.requests import AbortRequest, MigrateRequest, Wish
 from godwit.model.routing import Routing, Update
-from godwit.operators import Aggregate, count
+from godwit.operators import AggregateOperator, count
 from tests.support.simulated import COUNTS, WORDS, begin, content, drive, idle, publish
 
 
@@ -374,7 +374,7 @@ def test_a_rollback_of_the_checkpoint_takes_a_migration_back(tmp_path: Path) -> 
 
 
 def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> None:
-    other = Aggregate.of("others", "word", {"rows": count()}, WORDS)
+    other = AggregateOperator.of("others", "word", {"rows": count()}, WORDS)
     driver = drive(tmp_path, COUNTS, other, workers=2, bins=4)
     publish(driver, 0)
     for _ in range(2):  # an epoch that is delivered twice asks twice

@@ -9,7 +9,16 @@ import pytest
 
 import godwit.operators as ops
 from godwit.errors import IncompatibleError, OperatorError
-from godwit.operators import Aggregate, Form, Function, List, Map, Operator, StateMachine, Value
+from godwit.operators import (
+    Aggregate,
+    AggregateOperator,
+    Form,
+    List,
+    Map,
+    Operator,
+    StateMachine,
+    Value,
+)
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import tumbling
 from tests.support.counting_workloads import KEY
@@ -66,7 +75,7 @@ def test_an_added_function_starts_from_nothing(tmp_path: Path) -> None:
     sim.feed(words("old", "idle"))
     functions = {"rows": ops.count(), "total": ops.sum("n"), "n": ops.count("n")}
     functions["top"] = ops.max("n")
-    sim.restart(operator=Aggregate.of("counts", "word", functions, WORDS))
+    sim.restart(operator=AggregateOperator.of("counts", "word", functions, WORDS))
     sim.feed(words("old", "new"))
     found = {row["word"]: (row["rows"], row["total"], row["n"], row["top"]) for row in sim.state()}
     assert found == {"old": (2, 6, 1, 3), "new": (1, 3, 1, 3), "idle": (1, 4, None, None)}
@@ -133,9 +142,9 @@ def test_a_function_may_be_rewritten(tmp_path: Path) -> None:
 
 
 def aggregate(
-    key: str | list[str] = "word", schema: pa.Schema = WORDS, **functions: Function
-) -> Aggregate:
-    return Aggregate.of("counts", key, functions or dict(COUNTS.functions), schema)
+    key: str | list[str] = "word", schema: pa.Schema = WORDS, **functions: Aggregate
+) -> AggregateOperator:
+    return AggregateOperator.of("counts", key, functions or dict(COUNTS.functions), schema)
 
 
 def forms(**states: Form) -> StateMachine:
@@ -181,11 +190,11 @@ REFUSED: dict[str, tuple[Operator, Operator, str]] = {
     ),
     "operator renamed": (
         COUNTS,
-        Aggregate.of("sums", "word", dict(COUNTS.functions), WORDS),
+        AggregateOperator.of("sums", "word", dict(COUNTS.functions), WORDS),
         "'counts'.*the query no longer has it; its state would be orphaned",
     ),
     "kind": (
-        Aggregate.of("m", "word", {"visits": ops.count()}, WORDS),
+        AggregateOperator.of("m", "word", {"visits": ops.count()}, WORDS),
         machine(_visits, "visits long"),
         "'m'.*its kind was 'aggregate', now 'state_machine'",
     ),
@@ -292,15 +301,15 @@ def test_a_replay_keeps_the_watermark_of_its_intent_whatever_the_delay_is_now(
 def test_another_time_is_refused(
     tmp_path: Path, before: str | None, after: str | None, message: str
 ) -> None:
-    def newest(time: str | None) -> Aggregate:
-        return Aggregate.of("counts", "word", {"at": ops.last("sent")}, TIMES, time=time)
+    def newest(time: str | None) -> AggregateOperator:
+        return AggregateOperator.of("counts", "word", {"at": ops.last("sent")}, TIMES, time=time)
 
     simulate(tmp_path, newest(before), schema=TIMES).feed([])
     with pytest.raises(IncompatibleError, match=message):
         drive(tmp_path, newest(after))
 
 
-SUMS = Aggregate.of("sums", "word", {"total": ops.sum("n")}, WORDS)
+SUMS = AggregateOperator.of("sums", "word", {"total": ops.sum("n")}, WORDS)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import godwit.operators as ops
 from godwit.model.schema import parse
-from godwit.operators import Aggregate
+from godwit.operators import AggregateOperator
 from tests.support.tables import Row, Worker
 
 COLUMNS = (
@@ -52,7 +52,7 @@ def test_results_and_types_are_sparks(spark: SparkSession) -> None:
     functions |= {f"max_{name}": ops.max(name) for name in names}
     functions |= {f"sum_{name}": ops.sum(name) for name in numbers}
     functions |= {f"avg_{name}": ops.avg(name) for name in numbers}
-    operator = Aggregate.of("a", "k", functions, schema)
+    operator = AggregateOperator.of("a", "k", functions, schema)
 
     worker = Worker(operator, schema)
     found = {row[0]: row[1:] for epoch in range(3) for row in worker.feed(rows[epoch::3])}
@@ -66,8 +66,8 @@ def test_results_and_types_are_sparks(spark: SparkSession) -> None:
             assert _same(value, wanted), (row["k"], name, value, wanted)
 
 
-def _column(name: str, function: ops.Function) -> Any:
-    return getattr(F, function.kind)(function.column).alias(name)
+def _column(name: str, function: ops.Aggregate) -> Any:
+    return F.expr(str(function)).alias(name)
 
 
 def _same(value: Any, wanted: Any) -> bool:

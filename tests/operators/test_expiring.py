@@ -8,7 +8,7 @@ import pytest
 
 import godwit.operators as ops
 from godwit.errors import ConfigError
-from godwit.operators import Aggregate
+from godwit.operators import AggregateOperator
 from godwit.operators.expiring import Expiring
 from godwit.testing import Simulation
 from tests.operators.test_event_machine import INPUT, record
@@ -16,7 +16,9 @@ from tests.operators.test_event_machine import INPUT, record
 
 def counting(ttl: str, schema: pa.Schema = INPUT) -> Expiring:
     options: dict[str, Any] = {"time": "at", "delay": "0 s"}
-    return Expiring.define(Aggregate.of("c", "k", {"n": ops.count()}, schema, **options), ttl)
+    return Expiring.define(
+        AggregateOperator.of("c", "k", {"n": ops.count()}, schema, **options), ttl
+    )
 
 
 def keys(sim: Simulation, table: str = "value") -> list[str]:

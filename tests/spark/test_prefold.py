@@ -165,7 +165,9 @@ def test_what_spark_would_compare_otherwise_is_not_folded(spark: SparkSession) -
 
     def foldable(rows: Any, key: str, **time: str) -> bool:
         functions = {"n": gw.count()}
-        return can_fold(rows, gw.operators.Aggregate.of("a", key, functions, schema, **time))
+        return can_fold(
+            rows, gw.operators.AggregateOperator.of("a", key, functions, schema, **time)
+        )
 
     assert foldable(rows, "k")
     assert not foldable(rows, "c")

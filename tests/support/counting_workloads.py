@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import godwit.operators as ops
 from godwit.model.hashing import Hashes, hash_rows
-from godwit.operators import Aggregate, Form, List, Map, Operator, StateMachine
+from godwit.operators import AggregateOperator, Form, List, Map, Operator, StateMachine
 from godwit.operators.definition import POSITION
 
 Row = dict[str, Any]
@@ -189,7 +189,7 @@ class Ends:
 TOTALS = Workload(
     "totals",
     _SALES,
-    Aggregate.of(
+    AggregateOperator.of(
         "totals",
         KEY,
         {
@@ -209,7 +209,7 @@ TOTALS = Workload(
 ENDS = Workload(
     "ends",
     _PRICES,
-    Aggregate.of(
+    AggregateOperator.of(
         "ends",
         KEY,
         {"head": ops.first("price"), "tail": ops.last("price"), "total": ops.sum("price")},

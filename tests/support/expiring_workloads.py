@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 import godwit.operators as ops
-from godwit.operators import Aggregate, StateMachine
+from godwit.operators import AggregateOperator, StateMachine
 from godwit.operators.expiring import Expiring
 from tests.support.counting_workloads import (
     COMMANDS,
@@ -91,7 +91,7 @@ FADING = Workload(
     "fading",
     NUMBERS,
     Expiring.define(
-        Aggregate.of(
+        AggregateOperator.of(
             "fading",
             KEY,
             {"rows": ops.count(), "total": ops.sum("n")},

@@ -9,12 +9,12 @@ import godwit.operators as ops
 from godwit.driver.driver import Driver
 from godwit.log import Intent, Manifest
 from godwit.log.receipt import Receipt
-from godwit.operators import Aggregate, Operator
+from godwit.operators import AggregateOperator, Operator
 from godwit.testing import Simulation
 from godwit.worker.work import CacheSpec
 
 WORDS = pa.schema({"word": pa.string(), "n": pa.int64()})
-COUNTS = Aggregate.of("counts", "word", {"rows": ops.count(), "total": ops.sum("n")}, WORDS)
+COUNTS = AggregateOperator.of("counts", "word", {"rows": ops.count(), "total": ops.sum("n")}, WORDS)
 
 
 def simulate(checkpoint: Path, operator: Operator = COUNTS, **options: Any) -> Simulation:

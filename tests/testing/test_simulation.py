@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+import godwit as gw
 from godwit import faults
-from godwit.aggregates import functions
 from godwit.errors import CheckpointError, ConfigError, RefusedError
 from godwit.log import History
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing, Update
-from godwit.operators import Aggregate, Form, List, StateMachine, Value
+from godwit.operators import AggregateOperator, Form, List, StateMachine, Value
 from godwit.testing import Simulation
 from tests.support.death import death_at
 from tests.support.simulated import WORDS, counts, simulate, words
@@ -79,8 +79,8 @@ def test_bins_move_between_epochs(tmp_path: Path) -> None:
 def test_what_is_asked_of_an_operator_is_asked_of_the_last_unless_another_is_named(
     tmp_path: Path,
 ) -> None:
-    sums = Aggregate.of("sums", "word", {"total": functions.sum("n")}, WORDS)
-    counted = Aggregate.of("counts", "word", {"times": functions.count()}, sums.output)
+    sums = AggregateOperator.of("sums", "word", {"total": gw.sum("n")}, WORDS)
+    counted = AggregateOperator.of("counts", "word", {"times": gw.count()}, sums.output)
     sim = Simulation(tmp_path, [sums, counted], WORDS, workers=1, bins=16)
     sim.feed(words("a", "b", "c", "d"))
 

@@ -1,1 +1,1 @@
-"""Aggregates: what each one folds, merges and returns."""
+"""Aggregates: one file each, with all that Godwit knows of it."""

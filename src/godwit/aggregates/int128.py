@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.aggregates.base import GroupedRecords
 from godwit.aggregates.columns import Mask, numbers, packed, valid
+from godwit.aggregates.reduction import present
 
 Wide = npt.NDArray[np.int64]
 
@@ -57,6 +59,19 @@ def narrow(wide: Wide, valid: Mask | None, kind: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         raise TooWideError(_misfit(array), kind) from None
     return array
+
+
+def fold_sum(records: GroupedRecords, values: pa.Array, old: pa.Array) -> pa.Array:
+    """The exact sum of decimals or longs for each group, kept as decimals as `old` is."""
+    (before, had), (wide, given) = widen(old), widen(values)
+    total = np.add.reduceat(wide, records.starts, axis=1) + before
+    return narrow(total, present(had, given, records), old.type)
+
+
+def add(old: pa.Array, new: pa.Array) -> pa.Array:
+    """The exact sum of two columns; a null counts nothing beside a value."""
+    (before, had), (wide, given) = widen(old), widen(new)
+    return narrow(before + wide, present(had, given), old.type)
 
 
 def means(total: Wide, count: npt.NDArray[np.int64], shift: int) -> Wide:

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from godwit.aggregates.functions import Function
+from godwit.aggregates.base import Aggregate
 from godwit.api.query import Query
 from godwit.api.windows import collect
 from godwit.driver.control import INITIAL
@@ -22,7 +22,7 @@ from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.layout import SPARK, TICKS
 from godwit.model.time import Duration, micros
-from godwit.operators.aggregate import Aggregate
+from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
 from godwit.operators.definition import check_window_time, defining
 from godwit.operators.event_machine import EventMachine
@@ -90,7 +90,7 @@ class Stream:
         delay: Duration | None = None,
         ttl: Duration | None = None,
         window: Sliding | None = None,
-        **functions: Function,
+        **functions: Aggregate,
     ) -> "Stream":
         """Fold the records of each key; the output is each changed key with its new results.
 
@@ -103,7 +103,7 @@ class Stream:
             for result, function in functions.items():
                 _check_option(result, function)
         if window is None:
-            operator = Aggregate.of(
+            operator = AggregateOperator.of(
                 name, key, functions, to_arrow(self.schema), time=time, delay=delay
             )
             return self.then(_expiring(operator, ttl))
@@ -383,7 +383,7 @@ def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:
 def _check_option(name: str, given: Any) -> None:
     """Suggest the option of `aggregate` that something which is no function may be meant for."""
     near = get_close_matches(name, ("key", "time", "delay", "ttl", "window"), n=1)
-    if near and not isinstance(given, Function):
+    if near and not isinstance(given, Aggregate):
         raise ConfigError(f"there is no option '{name}'; did you mean '{near[0]}'?")
 
 

@@ -1,6 +1,6 @@
 """Folding the records of each key with functions that numpy computes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,10 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from godwit.aggregates import prefold as prefolding
-from godwit.aggregates.bind import bind
-from godwit.aggregates.folds import Batch, Fold, TimedFold
-from godwit.aggregates.functions import Function
+from godwit.aggregates.base import Aggregate, AggregateInput, Columns, GroupedRecords
+from godwit.aggregates.bound import BoundAggregate, partial_column
 from godwit.aggregates.int128 import TooWideError
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.schema import check_names, to_ddl
@@ -27,16 +25,16 @@ TABLE = "value"
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class AggregateOperator:
     """One row of results for each key, and an output row for each key of an epoch."""
 
     name: str
     key: pa.Schema
-    functions: Mapping[str, Function]
-    folds: Mapping[str, Fold]
+    aggregates: tuple[BoundAggregate, ...]
     input: pa.Schema
     time: str | None
     delay: int | None = None
+    prefolded: bool = False  # records come folded
     inputs: ClassVar[int] = 1
 
     @classmethod
@@ -44,17 +42,18 @@ class Aggregate:
         cls,
         name: str,
         key: str | Sequence[str],
-        functions: Mapping[str, Function],
+        functions: Mapping[str, Aggregate],
         input: pa.Schema,
         *,
         time: str | None = None,
         delay: Duration | None = None,
     ) -> Self:
-        """The aggregate over records of schema `input`, whose results `functions` names.
+        """The aggregates over records of schema `input`, whose results `functions` names.
 
-        >>> from godwit.aggregates.functions import avg, count
+        >>> import godwit.operators as ops
         >>> schema = pa.schema({"word": pa.string(), "length": pa.int32()})
-        >>> words = Aggregate.of("words", "word", {"n": count(), "mean": avg("length")}, schema)
+        >>> functions = {"n": ops.count(), "mean": ops.avg("length")}
+        >>> words = AggregateOperator.of("words", "word", functions, schema)
         >>> words.output.names, words.tables[0].value.names
         (['word', 'n', 'mean'], ['n', 'mean_sum', 'mean_count'])
         """
@@ -62,32 +61,28 @@ class Aggregate:
             if not functions:
                 raise ConfigError("it computes nothing; give it at least one function")
             moment = definition.time_field(time, input)
-            folds = {
-                column: _fold(column, function, input, moment)
-                for column, function in functions.items()
-            }
+            bound = tuple(_bind(*function, input, time) for function in functions.items())
             keys = definition.key_schema(key, input)
-            read = [*keys.names, time, *(function.column for function in functions.values())]
+            read = [*keys.names, time, *(c for one in bound for c in one.aggregate.columns)]
             used = pa.schema([input.field(c) for c in dict.fromkeys(read) if c is not None])
-            allowed = definition.watermark_delay(moment, delay)
-            self = cls(name, keys, dict(functions), folds, used, time, allowed)
+            self = cls(name, keys, bound, used, time, definition.watermark_delay(moment, delay))
             definition.check_table(self.tables[0])
             check_names(self.output)
             to_ddl(self.output)
             return self
 
+    @property
+    def functions(self) -> dict[str, Aggregate]:
+        return {one.name: one.aggregate for one in self.aggregates}
+
     @cached_property
     def tables(self) -> tuple[TableSpec, ...]:
-        columns = [
-            pa.field(name + suffix, kind)
-            for name, fold in self.folds.items()
-            for suffix, kind in fold.state.items()
-        ]
+        columns = [field for one in self.aggregates for field in one.state.items()]
         return (TableSpec(TABLE, self.key, pa.schema([]), pa.schema(columns)),)
 
     @cached_property
     def output(self) -> pa.Schema:
-        results = [pa.field(name, fold.output) for name, fold in self.folds.items()]
+        results = [pa.field(one.name, one.output) for one in self.aggregates]
         return pa.schema([*self.key, *results])
 
     @property
@@ -96,41 +91,24 @@ class Aggregate:
 
     @property
     def ordered(self) -> bool:
-        return any(fold.ordered for fold in self.folds.values())
+        return any(one.ordered for one in self.aggregates)
 
     @cached_property
     def prefold(self) -> Prefold | None:
-        found = list(zip(self.functions.items(), self.folds.values(), strict=True))
-        if not all(
-            prefolding.is_possible(function, fold, self.input) for (_, function), fold in found
-        ):
-            return None
-        functions = {
-            column: part
-            for (name, function), fold in found
-            for column, part in prefolding.functions(name, function, fold).items()
-        }
+        partials: dict[str, str] = {}
+        for one in self.aggregates:
+            if one.partials is None:
+                return None
+            partials |= {partial_column(name): text for name, text in one.partials.items()}
         time = None if self.delay is None else self.time
         kept = [self.input.field(name) for name in dict.fromkeys([*self.key.names, time]) if name]
-        state = self.tables[0].value
-        partial = [field.with_name(prefolding.partial_column(field.name)) for field in state]
-        folded = replace(
-            self,
-            folds={name: prefolding.merging(name, fold) for name, fold in self.folds.items()},
-            input=pa.schema([*kept, *partial, (definition.RECORDS, pa.int64())]),
-            time=time,
-        )
-        return Prefold(functions, folded)
+        state = [field.with_name(partial_column(field.name)) for field in self.tables[0].value]
+        schema = pa.schema([*kept, *state, (definition.RECORDS, pa.int64())])
+        return Prefold(partials, replace(self, input=schema, time=time, prefolded=True))
 
     def describe(self) -> dict[str, Any]:
-        functions = {
-            name: f"{function} by {self.time}" if isinstance(fold, TimedFold) else str(function)
-            for (name, function), fold in zip(
-                self.functions.items(), self.folds.values(), strict=True
-            )
-        }
         described = definition.describe("aggregate", self.key, self.tables, self.output)
-        return described | {"functions": functions}
+        return described | {"functions": {one.name: one.description for one in self.aggregates}}
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
@@ -145,43 +123,63 @@ class Aggregate:
     ) -> tuple[Mask, pa.Table]:
         """The new rows of the records' keys, and which of them had one before."""
         groups = distinct(hashes, records.select(self.key.names), self.ordered)
-        batch = Batch(records, groups)
+        batch = GroupedRecords(records, groups, self.time)
         found, old = view.get(groups.hashes, groups.keys)
         ops = np.full(len(groups.hashes), UPSERT, np.int8)
         columns = [pa.array(groups.hashes), pa.array(ops), *groups.keys.columns]
-        for name, fold in self.folds.items():
-            with self._naming(name, epoch, groups.keys):
-                before = [flat(old.column(name + suffix)) for suffix in fold.state]
-                columns += fold.fold(batch, before)
+        for one in self.aggregates:
+            with self._naming(one, epoch, groups.keys):
+                before = [flat(old.column(name)) for name in one.state]
+                fold = one.merge if self.prefolded else one.aggregate.fold
+                columns += _checked(fold(batch, before), one.state.values(), len(groups.hashes))
         return found, pa.table(columns, schema=self.tables[0].schema)
 
     def results(self, epoch: int, rows: pa.Table) -> pa.Table:
         """Keys and results of rows of the state."""
         keys = rows.select(self.key.names)
         columns = keys.columns
-        for name, fold in self.folds.items():
-            with self._naming(name, epoch, keys):
-                parts = [flat(rows.column(name + suffix)) for suffix in fold.state]
-                columns.append(fold.result(parts))
+        for one in self.aggregates:
+            with self._naming(one, epoch, keys):
+                state = [flat(rows.column(name)) for name in one.state]
+                result = one.aggregate.result(state, one.output)
+                columns += _checked([result], [one.output], rows.num_rows)
         return pa.table(columns, schema=self.output)
 
     @contextmanager
-    def _naming(self, name: str, epoch: int, keys: pa.Table) -> Iterator[None]:
-        """Let a result that outgrew its type name its key."""
+    def _naming(self, one: BoundAggregate, epoch: int, keys: pa.Table) -> Iterator[None]:
+        """Let a result that outgrew its type name its key, and a faulty aggregate itself."""
         try:
             yield
         except TooWideError as error:
             (key,) = elements(keys.slice(error.index, 1), "Key")
-            cause = f"{name} = {self.functions[name]} outgrew its type, {error.kind}"
+            cause = f"{one.name} = {one.aggregate} outgrew its type, {error.kind}"
             raise OperatorError(self.name, repr(key), cause, epoch=epoch) from None
+        except _UnexpectedColumnsError as error:
+            cause = f"{one.name} = {one.aggregate} returned {error}"
+            raise OperatorError(self.name, "?", cause, epoch=epoch) from None
 
 
-def _fold(column: str, function: Function, input: pa.Schema, time: pa.Field | None) -> Fold:
-    if not isinstance(function, Function):
-        raise ConfigError(f"'{column}' must be a function such as count(), not {function!r}")
-    if function.column is not None:
-        definition.find(str(function), function.column, input)
+class _UnexpectedColumnsError(Exception):
+    """Columns that an aggregate returned are not those that it announced."""
+
+
+def _checked(columns: Columns, types: Iterable[pa.DataType], rows: int) -> Columns:
+    found, expected = [column.type for column in columns], list(types)
+    if found != expected:
+        raise _UnexpectedColumnsError(f"columns of types {found}, and it announced {expected}")
+    for column in columns:
+        if len(column) != rows:
+            raise _UnexpectedColumnsError(f"{len(column)} rows for {rows} groups")
+    return columns
+
+
+def _bind(name: str, function: Aggregate, input: pa.Schema, time: str | None) -> BoundAggregate:
+    if not isinstance(function, Aggregate):
+        raise ConfigError(f"'{name}' must be a function such as count(), not {function!r}")
+    read = [definition.find(str(function), column, input) for column in function.columns]
+    if time is not None and time not in function.columns:
+        read.append(input.field(time))
     try:
-        return bind(function, input, time)
+        return BoundAggregate.of(name, function, AggregateInput(pa.schema(read), time))
     except ConfigError as error:
-        raise ConfigError(f"{column} = {function}: {error}") from None
+        raise ConfigError(f"{name} = {function}: {error}") from None

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.aggregates.functions import Function
 from godwit.state.table import TableSpec
 from godwit.state.timed import WatermarkSpan
 
@@ -56,12 +55,13 @@ class Changes:
 class Prefold:
     """How records may be folded before they reach their worker; the outcome is the same.
 
-    A folded row stands for records of one key of which all are late or none is. It has the result
-    of each of `functions` by column, the greatest time, if the operator has a delay, and in
-    `_records` the number of its records. `operator` takes such rows instead of records.
+    A folded row stands for records of one key of which all are late or none is. It has what each of
+    `partials`, expressions of Spark's SQL, computes of them, by column; the greatest time, if the
+    operator has a delay; and in `_records` the number of its records. `operator` takes such rows
+    instead of records.
     """
 
-    functions: Mapping[str, Function]
+    partials: Mapping[str, str]
     operator: "Operator"
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.aggregates.functions import Function
+from godwit.aggregates.base import Aggregate
 from godwit.model.time import Duration
 from godwit.operators import definition
-from godwit.operators.aggregate import TABLE, Aggregate
+from godwit.operators.aggregate import TABLE, AggregateOperator
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.due_keys import besides, chosen, due_keys, in_order, removed
 from godwit.operators.windows import END, START, TIME, Sliding
@@ -32,7 +32,7 @@ class Windowed(Wrapper):
     A record is late for a window that has closed, and only for that one.
     """
 
-    of: Aggregate
+    of: AggregateOperator
     window: Sliding
 
     @classmethod
@@ -40,7 +40,7 @@ class Windowed(Wrapper):
         cls,
         name: str,
         key: str | Sequence[str],
-        functions: Mapping[str, Function],
+        functions: Mapping[str, Aggregate],
         input: pa.Schema,
         window: Sliding,
         *,
@@ -49,7 +49,8 @@ class Windowed(Wrapper):
     ) -> Self:
         """Over records of schema `input`, which have the columns of their window already."""
         keys = [*([key] if isinstance(key, str) else key), START, END]
-        return cls(Aggregate.of(name, keys, functions, input, time=time, delay=delay), window)
+        operator = AggregateOperator.of(name, keys, functions, input, time=time, delay=delay)
+        return cls(operator, window)
 
     @property
     def horizon(self) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from godwit.aggregates.functions import Function, Kind
+from godwit.aggregates.base import Aggregate
 from godwit.driver.driver import Driver
 from godwit.errors import CheckpointError, ConfigError, DamagedFileError
 from godwit.log import spark_log
@@ -34,17 +34,6 @@ _METADATA: Final = "metadata"
 _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 _NO_OFFSET: Final = "-"
 
-# What Spark keeps for a function, in this order, and the suffixes of the columns that we keep.
-_BUFFERS: Final[Mapping[Kind, Mapping[str, str | None]]] = {
-    "count": {"count": ""},
-    "sum": {"sum": ""},
-    "min": {"min": ""},
-    "max": {"max": ""},
-    "avg": {"sum": "_sum", "count": "_count"},
-    "first": {"first": "", "valueSet": "_seen"},
-    "last": {"last": "", "valueSet": None},
-}
-
 
 @dataclass(frozen=True, slots=True)
 class SparkCheckpoint:
@@ -61,7 +50,7 @@ class SparkCheckpoint:
     offsets: Mapping[int, str]
     operators: Mapping[int, str]
 
-    def state(self, operator: int | None = None, /, **functions: Function) -> DataFrame:
+    def state(self, operator: int | None = None, /, **functions: Aggregate) -> DataFrame:
         """The state of a stateful operator, as `initial` of `start` takes it.
 
         Of an aggregation: the key, and the results as `aggregate` keeps them. `functions` names
@@ -102,17 +91,22 @@ class SparkCheckpoint:
             )
         return operator
 
-    def _results(self, value: StructType, functions: Mapping[str, Function]) -> list[Column]:
+    def _results(self, value: StructType, functions: Mapping[str, Aggregate]) -> list[Column]:
         """The columns of an aggregate's state, from what Spark keeps for the same functions."""
         buffers = _buffers(value)
         kept = [name for name, _ in buffers]
         wanted: list[tuple[str, str | None]] = []
         for result, function in functions.items():
-            if not isinstance(function, Function):
+            if not isinstance(function, Aggregate):
                 raise ConfigError(
                     f"'{result}' must be a function such as count(), not {function!r}"
                 )
-            for name, suffix in _BUFFERS[function.kind].items():
+            if function.spark_buffer is None:
+                raise ConfigError(
+                    f"{result} = {function} does not say what Spark keeps for it; give its class a "
+                    "`spark_buffer`, or make the columns of its state yourself"
+                )
+            for name, suffix in function.spark_buffer.items():
                 wanted.append((name, None if suffix is None else result + suffix))
         if (given := [name for name, _ in wanted]) != kept:
             raise self._refusal(

@@ -4,9 +4,8 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, DecimalType, IntegralType, StringType, TimestampNTZType
+from pyspark.sql.types import StringType, TimestampNTZType
 
-from godwit.aggregates.functions import Function
 from godwit.operators.base import Operator, Prefold
 from godwit.operators.definition import RECORDS
 from godwit.spark.logical_plan import may_shuffle
@@ -15,8 +14,6 @@ from godwit.spark.settings import settings
 from godwit.spark.types import to_spark
 
 _LATE: Final = "_late"
-_ANY_LONG: Final = DecimalType(20, 0)
-_FUNCTIONS: Final = {"count": sf.count, "sum": sf.sum, "min": sf.min, "max": sf.max}
 _WRAPPING: Final = {"spark.sql.ansi.enabled": "false"}  # sums of longs, as those in Python do
 
 
@@ -34,10 +31,7 @@ def fold(rows: DataFrame, operator: Operator, prefold: Prefold, passed: int | No
     """The folded rows of records; `passed` is the watermark that tells which of them are late."""
     schema = to_spark(prefold.operator.input)
     groups = [column(name) for name in operator.key.names]
-    results = {
-        name: _result(function, schema[name].dataType, rows)
-        for name, function in prefold.functions.items()
-    }
+    results = {name: sf.expr(text) for name, text in prefold.partials.items()}
     results[RECORDS] = sf.count(sf.lit(1))
     if operator.delay is not None and operator.time is not None:
         groups.append(_is_late(operator, passed).alias(_LATE))
@@ -46,17 +40,6 @@ def fold(rows: DataFrame, operator: Operator, prefold: Prefold, passed: int | No
     with settings(rows.sparkSession, _WRAPPING):
         folded = rows.groupBy(*groups).agg(*(one.alias(name) for name, one in results.items()))
         return folded.select(*(column(f.name).cast(f.dataType).alias(f.name) for f in schema))
-
-
-def _result(function: Function, type_: DataType, rows: DataFrame) -> Column:
-    if function.column is None:
-        return sf.count(sf.lit(1))
-    value = column(function.column)
-    if isinstance(type_, DecimalType) and isinstance(
-        rows.schema[function.column].dataType, IntegralType
-    ):
-        value = value.cast(_ANY_LONG)  # Spark's sum of longs is a long
-    return _FUNCTIONS[function.kind](value)
 
 
 def _is_late(operator: Operator, passed: int | None) -> Column:

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.aggregates.prefold import partial_column
+from godwit.aggregates.bound import partial_column
 from godwit.model.hashing import hash_rows
-from godwit.operators.aggregate import Aggregate
+from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
 from godwit.operators.definition import RECORDS
 from godwit.operators.wrapper import Wrapper
@@ -51,7 +51,7 @@ def _folded(records: pa.Table, operator: Operator) -> pa.Table:
     inner = operator
     while isinstance(inner, Wrapper):
         inner = inner.of
-    assert isinstance(inner, Aggregate)
+    assert isinstance(inner, AggregateOperator)
     assert operator.prefold is not None
     schema = operator.prefold.operator.input
     hashes, keys = hash_rows(records.select(operator.key.names)), operator.key.names

@@ -41,9 +41,10 @@ class Simulation:
     epoch, so that no test passes which does not pass either way.
 
     >>> import tempfile, godwit as gw
+    >>> from godwit.operators import AggregateOperator
     >>> from godwit.testing import Simulation
     >>> schema = pa.schema({"word": pa.string()})
-    >>> counts = gw.operators.Aggregate.of("counts", "word", {"n": gw.count()}, schema)
+    >>> counts = AggregateOperator.of("counts", "word", {"n": gw.count()}, schema)
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     sim = Simulation(Path(directory), counts, schema, workers=2, bins=16)
     ...     sim.feed([{"word": "a"}, {"word": "b"}, {"word": "a"}])
