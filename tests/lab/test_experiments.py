@@ -15,12 +15,14 @@ from godwit.model.routing import Routing
 from lab.__main__ import main
 from lab.experiments.catalog import EXPERIMENTS
 from lab.experiments.costs import Month
-from lab.experiments.lab import Lab, overview, quarters
-from lab.experiments.page import Findings, Page, Section
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import quarters
 from lab.experiments.peers import contenders
+from lab.experiments.redrawing import RecordedLab, redraw
 from lab.experiments.response import response
 from lab.experiments.skew import EPOCH, LINES, skew
-from lab.experiments.stored import Stored, redraw
+from lab.tools.page import Findings, Page, Section
+from lab.workloads.overview import overview
 from lab.workloads.rate import Rate
 from tests.lab.test_running import run_of
 from tests.support.imagined_runs import Imagined, imagined
@@ -55,7 +57,7 @@ def test_an_experiment_leaves_a_page_that_can_be_drawn_anew(tmp_path: Path, name
     shown = [section.title for section in findings.sections]
     assert shown[-2:] == ["Memory of all processes", "Configuration"]
     reports = json.loads((tmp_path / f"{name}.json").read_text())["reports"]
-    again = EXPERIMENTS[name].run(Stored(True, said.append, reports))
+    again = EXPERIMENTS[name].run(RecordedLab(True, said.append, reports))
     assert [section.table for section in again.sections] == [s.table for s in findings.sections]
     assert again.numbers == findings.numbers
 
@@ -112,8 +114,8 @@ def test_epochs_are_compared_before_and_after_the_load_is_balanced() -> None:
     ]
     assert [row[3] for row in table.rows] == [f"{EPOCH / (LINES + 1):.2f}"] * 4
     assert table.rows[0][5] == f"{LINES + 1}"
-    (migration,) = findings.reports["rebalanced"].migrations
-    assert migration.strategy == "paced"
+    (migration,) = findings.reports["rebalanced"].to_json()["migrations"]
+    assert migration["strategy"] == "paced"
 
 
 def test_response_times_are_told_by_window_and_planner() -> None:

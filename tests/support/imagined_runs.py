@@ -8,10 +8,10 @@ from typing import cast
 
 from pyspark.sql import SparkSession
 
-from lab.experiments.lab import LOCAL, Lab
+from lab.experiments.laboratory import LOCAL, Lab
+from lab.workloads.plan import Departure, ScheduledMove, WorkloadRun
 from lab.workloads.rate import SECOND, Rate
-from lab.workloads.report import Epoch, Migration, Report, Usage
-from lab.workloads.running import Departure, Move, Run
+from lab.workloads.report import DeliveredEpoch, ObservedMigration, RunReport, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +24,24 @@ class Imagined(Lab):
     ) -> Iterator[SparkSession]:
         yield cast(SparkSession, None)
 
-    def run(self, spark: SparkSession, label: str, wanted: Run) -> Report:
+    def run(self, spark: SparkSession, label: str, wanted: WorkloadRun) -> RunReport:
         wanted.check()
         self.say(label)
         return imagined(wanted)
 
-    def other(self, label: str, make: Callable[[], Report]) -> Report:
+    def other(self, label: str, make: Callable[[], RunReport]) -> RunReport:
         self.say(label)
-        report = Report(Rate.parse("10 for 5 s, 20 for 5 s"), 2.0, {"label": label})
-        report.epochs = [Epoch(n, 10 * n, 10 * n + 10, n + 2.0) for n in range(8)]
-        report.migrations = [Migration("counts", "restart", 0, 1.0, 4.0, 6.0, "done")]
+        report = RunReport(Rate.parse("10 for 5 s, 20 for 5 s"), 2.0, {"label": label})
+        report.epochs = [DeliveredEpoch(n, 10 * n, 10 * n + 10, n + 2.0) for n in range(8)]
+        report.migrations = [ObservedMigration("counts", "restart", 0, 1.0, 4.0, 6.0, "done")]
         return report
 
 
-def imagined(wanted: Run) -> Report:
-    report = Report(wanted.rate, wanted.warm_up, wanted.to_json())
+def imagined(wanted: WorkloadRun) -> RunReport:
+    report = RunReport(wanted.rate, wanted.warm_up, wanted.to_json())
     report.closing = wanted.workload.closing
     report.migrations = [
-        Migration("ids", _strategy(move), 16, 0.25, move.at, move.at + 2, "done")
+        ObservedMigration("ids", _strategy(move), 16, 0.25, move.at, move.at + 2, "done")
         for move in wanted.moves
     ]
     whole = wanted.epoch_events or wanted.rate.until(SECOND)
@@ -52,11 +52,13 @@ def imagined(wanted: Run) -> Report:
         delivered = at + (3.0 if moving else 1.5)
         moved = {"ids": 8} if moving else {}
         share = 0.125 if moving else 0.0
-        report.epochs.append(Epoch(number, first, last, delivered, moved, share, {"ids": 100}))
+        report.epochs.append(
+            DeliveredEpoch(number, first, last, delivered, moved, share, {"ids": 100})
+        )
     report.usage = Usage(10.0, 1.0, 10**6, 60.0)
     report.memory = [(float(at), 1000.0 + at) for at in range(int(wanted.seconds) + 5)]
     return report
 
 
-def _strategy(move: Move | Departure) -> str:
+def _strategy(move: ScheduledMove | Departure) -> str:
     return move.how if isinstance(move, Departure) else move.strategy
