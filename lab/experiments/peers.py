@@ -95,7 +95,7 @@ def peers(lab: Lab) -> Findings:
         for turn in range(lab.pick(TURNS, 1)):
             for one in contenders(lab.pick(KEYS, 20_000)):
                 key = one.question, one.name
-                sizes = [lab.pick(size, max(500, size // 50)) for size in one.sizes]
+                sizes = sorted({lab.pick(size, max(500, size // 50)) for size in one.sizes})
                 tried = []
                 for size in sizes if turn == 0 else [found[key].size]:
                     label = f"{', '.join(key)}, {size:,} an epoch, turn {turn + 1}"

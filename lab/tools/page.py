@@ -67,15 +67,19 @@ class Page:
         directory.mkdir(parents=True, exist_ok=True)
         written = [directory / f"{self.name}.html", directory / f"{self.name}.json"]
         written[0].write_text(self.to_html())
-        reports = {label: one.to_json() for label, one in self.findings.reports.items()}
-        found = {"question": self.question, "environment": self.about, "reports": reports}
-        written[1].write_text(json.dumps(found | dict(self.findings.numbers)) + "\n")
+        written[1].write_text(json.dumps(self.numbers()) + "\n")
         pictures = [section.figure for section in self.findings.sections if section.figure]
         for number, figure in enumerate(pictures, 1):
             figure.set_layout_engine("none")  # it is laid out as on the page
             written.append(directory / f"{self.name}-{number}.png")
             figure.savefig(written[-1], dpi=110)
         return written
+
+    def numbers(self) -> dict[str, Any]:
+        """All that was found, for programs."""
+        reports = {label: one.to_json() for label, one in self.findings.reports.items()}
+        found = {"question": self.question, "environment": self.about, "reports": reports}
+        return found | dict(self.findings.numbers)
 
     def to_html(self) -> str:
         parts = [f"<h1>{html.escape(self.name)}</h1>", f"<p>{html.escape(self.question)}</p>"]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 WIDTH: Final = 9.0  # inches
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
@@ -17,13 +17,16 @@ MARKERS: Final = "osD^vPX*"
 MOVES: Final = "state moves"
 SPANS: Final = {MOVES: "#f0c987", "executor killed": "#e8a9a0"}
 OTHER_SPANS: Final = "#cfc0e6"
-# Numbers on a logarithmic axis within a power of ten: the first of these that has enough of them.
-STEPS: Final = ((1,), (1, 2, 5), (1, 2, 3, 5), (1, 1.5, 2, 3, 4, 5, 7), np.arange(1, 10, 0.2))
-ENOUGH: Final = 4
+STEPS: Final = ((1,), (1, 2, 5))  # numbers of an axis within a power of ten
+SPACE: Final = {"x": 0.7, "y": 0.25}  # inches from one number of an axis to the next
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 Middle = tuple[float, float, float]
 """A median, and the least and the greatest."""
+
+
+def plain(value: float) -> str:
+    return f"{value:,.9g}"
 
 
 def curves(
@@ -69,7 +72,7 @@ def bars(values: Mapping[str, Mapping[str, Middle]], x: str, ours: str) -> Figur
             panel.text(end, number, f"  {middle[number]:,.0f}", va="center", fontsize=8)
         panel.set_title(question, loc="left", fontsize=9)
         panel.set_xlim(0, 1.15 * max(greatest))
-        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
         panel.grid(visible=False, axis="y")
         panel.invert_yaxis()
     panels[-1].set_xlabel(x)
@@ -95,21 +98,43 @@ def stacked(bars: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def logarithmic(panel: Axes, name: str, least: float, greatest: float) -> None:
+def logarithmic(
+    panel: Axes, name: str, least: float, greatest: float, tell: Callable[[float], str] = plain
+) -> None:
     """An axis x or y with room on both sides, and with numbers as people write them."""
     first, last = 0.7 * least, 1.3 * greatest
     getattr(panel, f"set_{name}scale")("log")
     getattr(panel, f"set_{name}lim")(first, last)
-    powers = 10.0 ** np.arange(np.floor(np.log10(first)), np.ceil(np.log10(last)))
-    for steps in STEPS:
-        numbers = np.outer(powers, steps).ravel()
-        numbers = numbers[(numbers >= first) & (numbers <= last)]
-        if len(numbers) >= ENOUGH:
-            break
+    figure: Any = panel.get_figure()
+    side = "xy".index(name)
+    inches = float(figure.get_size_inches()[side] * panel.get_position().size[side])
     axis = getattr(panel, f"{name}axis")
-    axis.set_major_locator(FixedLocator(numbers.tolist()))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
+    axis.set_major_locator(FixedLocator(ticks(first, last, inches / SPACE[name])))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tell(value)))
     axis.set_minor_locator(NullLocator())
+
+
+def ticks(first: float, last: float, most: float) -> list[float]:
+    """Round numbers for a logarithmic axis with room for so many at equal distances.
+
+    None comes nearer to another one than that room allows.
+
+    >>> ticks(0.7, 1300, 4), ticks(0.7, 1300, 20)
+    ([1.0, 10.0, 100.0, 1000.0], [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0])
+    >>> ticks(71, 132, 5)
+    [80.0, 100.0, 120.0]
+    """
+    powers = 10.0 ** np.arange(np.floor(np.log10(first)), np.ceil(np.log10(last)))
+    choices = [np.outer(powers, steps).ravel() for steps in STEPS]
+    linear = MaxNLocator(max(2, int(most)), steps=[1, 2, 5, 10])
+    choices.append(np.array(linear.tick_values(first, last)))
+    shown: list[float] = []
+    for numbers in choices:
+        inside = numbers[(numbers >= first) & (numbers <= last)]
+        apart = np.diff(np.log(inside)) / np.log(last / first)
+        if len(inside) > len(shown) and (apart >= 1 / (most + 1)).all():
+            shown = inside.tolist()
+    return shown or [float(f"{np.sqrt(first * last):.2g}")]
 
 
 def extent(some: Iterable[npt.ArrayLike]) -> tuple[float, float]:
@@ -134,7 +159,10 @@ def looks_of(names: Iterable[str], group: Callable[[str], str] = str) -> dict[st
 
 
 def add_legend(figure: Figure, handles: Sequence[Line2D] | None = None) -> None:
-    """Beside the panels, where it hides nothing."""
+    """Beside the panels, where it hides nothing; one line needs none."""
+    labels = handles or figure.axes[0].get_legend_handles_labels()[1]
+    if len(labels) < 2:
+        return
     given: Any = {} if handles is None else {"handles": handles}
     figure.legend(fontsize=8, frameon=False, loc="outside right upper", **given)
 

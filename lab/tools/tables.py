@@ -20,7 +20,7 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[Any]], title: str 
 
     >>> show_table(["keys", "epoch s"], [[30_000, 0.12345]], "Known keys:")
     Known keys:
-    keys    epoch s
+      keys  epoch s
     ------  -------
     30,000    0.123
     <BLANKLINE>

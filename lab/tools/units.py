@@ -13,6 +13,15 @@ def seconds(some: float | None) -> str:
     return f"{some:.2f} s" if some < 10 else f"{some:.1f} s"
 
 
+def moment(some: float) -> str:
+    """A round number of seconds.
+
+    >>> [moment(some) for some in (0.002, 0.5, 2.5, 100)]
+    ['2 ms', '500 ms', '2.5 s', '100 s']
+    """
+    return f"{1000 * some:.4g} ms" if some < 1 else f"{some:,.4g} s"
+
+
 def amount(count: float) -> str:
     """
     >>> [amount(count) for count in (17, 5_001, 83_120, 1_234_567)]

@@ -37,7 +37,7 @@ def overview(
         sections.append(Section("What each migration cost", table=disturbance_table(moving)))
         if any("moving" in report.histograms() for report in moving.values()):
             sections.append(Section("Latency while state moves", figure=pictures.ccdfs(moving)))
-        if pictures.dots(moving) > 1:
+        if pictures.dots(moving) > 2:
             tradeoff = pictures.tradeoff(moving, kind, by_size=by_size)
             sections.append(Section("Slowest event against duration", figure=tradeoff))
     elif any(report.histograms() for report in seen.values()):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,9 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from lab.tools import plots
+from lab.tools import plots, units
 from lab.workloads.rate import SECOND
 from lab.workloads.report import SLOT, Disturbance, LatencyTimeline, ObservedMigration, RunReport
+
+FEW: Final = 10  # points of a line, each of which is marked
 
 
 def timelines(reports: Mapping[str, RunReport]) -> Figure:
@@ -34,13 +36,14 @@ def timelines(reports: Mapping[str, RunReport]) -> Figure:
             ended = last if one.ended is None else one.ended
             panel.axvspan(one.asked, max(ended, one.asked + 0.1), color=told[_kind(one)], lw=0)
         panel.axvspan(0, report.warm_up, color="#eeeeee", lw=0)
-        panel.plot(lines[name].begin, lines[name].greatest, color=plots.COLOURS[1], lw=1)
-        panel.plot(lines[name].begin, lines[name].median, color=plots.COLOURS[0], lw=1)
+        dots: Any = {"lw": 1, "marker": "o" if len(lines[name].begin) < FEW else "", "ms": 3}
+        panel.plot(lines[name].begin, lines[name].greatest, color=plots.COLOURS[1], **dots)
+        panel.plot(lines[name].begin, lines[name].median, color=plots.COLOURS[0], **dots)
         panel.set_title(name, loc="left", fontsize=9)
-        panel.set_ylabel("latency, s")
+        panel.set_ylabel("latency")
         panel.set_xlim(0, last)
         shown = [some for one in alike for some in (lines[one].median, lines[one].greatest)]
-        plots.logarithmic(panel, "y", *plots.extent(shown))
+        plots.logarithmic(panel, "y", *plots.extent(shown), units.moment)
         if len(report.rate.stretches) > 1:
             _offered(panel, report, lines[name])
     for panel, below in pairwise(panels):
@@ -65,10 +68,11 @@ def ccdfs(
     looks = plots.looks_of(ccdfs, group)
     for name, (ends, shares) in ccdfs.items():
         panel.step(ends / SECOND, shares, **looks[name])
-    plots.logarithmic(panel, "x", *plots.extent(ends / SECOND for ends, _ in ccdfs.values()))
+    shown = plots.extent(ends / SECOND for ends, _ in ccdfs.values())
+    plots.logarithmic(panel, "x", *shown, units.moment)
     panel.set_yscale("log")
     panel.set_ylim(1e-5, 1.1)
-    panel.set_xlabel("latency, s")
+    panel.set_xlabel("latency")
     panel.set_ylabel("share of events above")
     plots.add_legend(figure)
     return figure
@@ -76,11 +80,13 @@ def ccdfs(
 
 def memories(reports: Mapping[str, RunReport], group: Callable[[str], str] = str) -> Figure:
     """The memory of all processes over time, one line a run, with the migrations as bars below."""
+    greatest = max(mib for report in reports.values() for _, mib in report.memory)
+    factor, unit = (1024, "GiB") if greatest >= 2048 else (1, "MiB")
     figure, (panel,) = plots.panels_of([3.4])
     looks = plots.looks_of(reports, group)
     for number, (name, report) in enumerate(reports.items()):
         at, mib = np.array(report.memory).T
-        panel.plot(at, mib, **looks[name])
+        panel.plot(at, mib / factor, **looks[name])
         for one in report.migrations:
             ended = at[-1] if one.ended is None else one.ended
             below: Any = {"lw": 3, "transform": panel.get_xaxis_transform()}
@@ -89,14 +95,15 @@ def memories(reports: Mapping[str, RunReport], group: Callable[[str], str] = str
     panel.set_xlim(left=0)
     panel.set_ylim(bottom=0)
     panel.set_xlabel("seconds after the begin (bars: state moves)")
-    panel.set_ylabel("memory (PSS), MiB")
+    panel.set_ylabel(f"memory (PSS), {unit}")
     plots.add_legend(figure)
     return figure
 
 
 def dots(reports: Mapping[str, RunReport]) -> int:
-    """How many migrations `tradeoff` shows."""
-    return sum(map(len, _ended(reports).values()))
+    """How many dots `tradeoff` shows, one beside the other."""
+    places = {(one.duration, one.greatest) for some in _ended(reports).values() for one in some}
+    return len(places)
 
 
 def tradeoff(
@@ -124,10 +131,12 @@ def tradeoff(
             panel.plot([one.duration or 0.0], [one.greatest], color=colour, **look)
         handles.append(Line2D([], [], color="#888888", label=name, **look))
     shown = [one for some in ended.values() for one in some]
-    plots.logarithmic(panel, "x", *plots.extent([[one.duration or 0.0 for one in shown]]))
-    plots.logarithmic(panel, "y", *plots.extent([[one.greatest for one in shown]]))
-    panel.set_xlabel("duration, s")
-    panel.set_ylabel("slowest event, s")
+    durations = plots.extent([[one.duration or 0.0 for one in shown]])
+    plots.logarithmic(panel, "x", *durations, units.moment)
+    slowest = plots.extent([[one.greatest for one in shown]])
+    plots.logarithmic(panel, "y", *slowest, units.moment)
+    panel.set_xlabel("duration")
+    panel.set_ylabel("slowest event")
     plots.add_legend(figure, handles)
     return figure
 

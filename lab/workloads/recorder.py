@@ -33,6 +33,7 @@ class Recorder:
         self._say = say
         self._waits_for: Callable[[], str] = lambda: "the first epoch"
         self._said = threading.Event()
+        self._speaking = threading.Lock()
 
     @property
     def is_over(self) -> bool:
@@ -64,8 +65,8 @@ class Recorder:
                     self._said.clear()
                     waited = time.monotonic()
                 elif not over.is_set():
-                    since = units.seconds(time.monotonic() - waited)
-                    self._tell(f"waits for {self._waits_for()} (nothing new for {since})")
+                    since = time.monotonic() - waited
+                    self._tell(f"waiting for {self._waits_for()}, {since:.0f} s so far")
 
         thread = threading.Thread(target=tell, name="never-silent")
         thread.start()
@@ -77,7 +78,8 @@ class Recorder:
             thread.join()
 
     def _tell(self, line: str) -> None:
-        self._say(f"{self.now:.1f} s: {line}" if self.has_begun.is_set() else line)
+        with self._speaking:
+            self._say(f"{self.now:.1f} s: {line}" if self.has_begun.is_set() else line)
 
     def deliver(
         self,

@@ -93,7 +93,7 @@ class Runner:
             self._end(query)
             self._recorder.report.usage = _usage(History(checkpoint), processor_seconds() - used)
             if not self._open():
-                self._recorder.wait_for(lambda: "the last windows to close")
+                self._recorder.wait_for(lambda: "the windows that are left to close")
                 with suppress(gw.RefusedError):  # there is no event time
                     query.finish()
         finally:
@@ -122,7 +122,7 @@ class Runner:
         recorder = self._recorder
         if self._open():
             recorder.say(f"all events are delivered; {self._open()}")
-        recorder.wait_for(lambda: self._open() or "what is left to be processed")
+        recorder.wait_for(lambda: self._open() or "the last epoch")
         end = time.monotonic() + PATIENCE
         for _, handle in self._asked:
             handle.wait(max(0.0, end - time.monotonic()))

@@ -20,16 +20,12 @@ from lab.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
 from lab.workloads.counts import WORDS_A_LINE, look_ups
 from lab.workloads.known_counts import hash_counts
 from lab.workloads.overview import disturbance_table
-from lab.workloads.plan import Departure, ScheduledMove, WorkloadRun
+from lab.workloads.plan import Departure, ScheduledMove
 from lab.workloads.rate import SECOND, Rate
 from lab.workloads.recorder import Recorder
 from lab.workloads.report import DeliveredEpoch, ObservedMigration, RunReport
 from lab.workloads.runner import Runner, run
-
-
-def run_of(name: str = "key-count", **options: object) -> WorkloadRun:
-    given = {"rate": Rate.parse("1k"), "workers": 2, "seconds": 10.0, "warm_up": 2.0} | options
-    return WorkloadRun(workload(name), **given)  # type: ignore[arg-type]
+from tests.support.imagined_runs import run_of
 
 
 def test_latency_is_counted_from_the_intended_time() -> None:
