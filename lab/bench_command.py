@@ -7,7 +7,8 @@ import sys
 import time
 from typing import Any
 
-from lab.bench.harness import Bench, say
+from godwit.cli.output import note
+from lab.bench.application import Bench
 
 QUESTIONS = (
     "overhead",
@@ -51,11 +52,11 @@ def run(options: argparse.Namespace) -> int:
         return _all(["--quick"] if options.quick else [])
     question = importlib.import_module(f"lab.bench.{options.question}")
     began = time.monotonic()
-    say(f"{options.question}: {(question.__doc__ or '').splitlines()[0]}")
+    note(f"{options.question}: {(question.__doc__ or '').splitlines()[0]}")
     conf = getattr(question, "CONF", {})
-    with Bench(quick=options.quick, epochs=options.epochs, only=options.only, conf=conf) as bench:
+    with Bench.open(not options.quick, options.epochs, options.only, conf) as bench:
         question.run(bench)
-    say(f"{options.question}: done in {time.monotonic() - began:.0f} s")
+    note(f"{options.question}: done in {time.monotonic() - began:.0f} s")
     return 0
 
 
@@ -67,5 +68,5 @@ def _all(arguments: list[str]) -> int:
         if subprocess.run([sys.executable, "-m", "lab", "bench", question, *arguments]).returncode
     ]
     for question in failed:
-        say(f"{question}: failed")
+        note(f"{question}: failed")
     return 1 if failed else 0

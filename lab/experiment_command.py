@@ -30,6 +30,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)"
     )
+    parser.add_argument(
+        "--redraw",
+        action="store_true",
+        help="run nothing: draw the page anew from NAME.json of a full run in DIR",
+    )
     parser.set_defaults(run=run)
 
 
@@ -37,8 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
     # Spark and matplotlib take seconds to import, which other commands need not wait for.
     with needs("experiments", "Spark 4.2 and matplotlib (pip install 'godwit[experiments]')"):
         from lab.experiments.catalog import EXPERIMENTS, experiment
-        from lab.experiments.lab import Lab
-        from lab.experiments.page import Page
+        from lab.experiments.laboratory import Lab
+        from lab.experiments.redrawing import redraw
+        from lab.tools.page import Page
+        from lab.tools.tables import show_table
     if arguments.list:
         rows = [
             [e.name, e.question, *(f"{m:g} min" for m in e.minutes)] for e in EXPERIMENTS.values()
@@ -49,13 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("name an experiment: see python -m lab experiment --list")
     wanted = experiment(arguments.experiment)
     check_directory(arguments.output)
+    if arguments.redraw:
+        for path in redraw(arguments.output, wanted.name):
+            note(str(path))
+        return 0
     note(f"{wanted.name}: about {wanted.minutes[arguments.full]:g} minutes on two cores")
     findings = wanted.run(Lab(arguments.full, note))
     for section in findings.sections:
         if section.table:
-            print(section.title)
-            print_table(section.table.header, section.table.rows)
-            print()
+            show_table(section.table.header, section.table.rows, section.title)
     for path in Page(wanted.name, wanted.question, findings).write(arguments.output):
         note(str(path))
     return 0

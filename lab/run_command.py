@@ -1,14 +1,17 @@
 """`python -m lab run`: a workload, live."""
 
 import argparse
-import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from godwit.cli.output import check_directory, needs, note, print_table
 from godwit.errors import ConfigError
 from godwit.model.time import micros
 from lab.workloads.rate import SECOND, Rate
+
+if TYPE_CHECKING:
+    from lab.workloads.plan import WorkloadRun
+    from lab.workloads.report import RunReport
 
 EXAMPLES = """\
 examples:
@@ -55,54 +58,53 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # Spark takes a second to import, which other commands need not wait for.
-    with needs("workloads", "Spark 4.2 or newer"):
+    # Spark and matplotlib take seconds to import, which other commands need not wait for.
+    with needs("workloads", "Spark 4.2 and matplotlib (pip install 'godwit[experiments]')"):
         from godwit.spark.session import session
+        from lab.tools.session import scratch
         from lab.workloads.catalog import WORKLOADS, workload
-        from lab.workloads.running import Move, Run
-        from lab.workloads.running import run as play
+        from lab.workloads.plan import ScheduledMove, WorkloadRun
+        from lab.workloads.runner import run as play
     if arguments.cores != "*" and not (arguments.cores.isdecimal() and int(arguments.cores)):
         raise ConfigError(f"--cores is a number from 1 on, or '*', not '{arguments.cores}'")
     if arguments.report:
         check_directory(arguments.report)
-        with needs("reports", "matplotlib (pip install 'godwit[experiments]')"):
-            from lab.experiments.lab import overview
-            from lab.experiments.page import Findings, Page
     if arguments.list:
         print_table(["workload", "computes"], [[w.name, w.about] for w in WORKLOADS.values()])
         return 0
     if arguments.workload is None:
         raise ConfigError("name a workload: python -m lab run --list tells which there are")
-    wanted = Run(
+    wanted = WorkloadRun(
         workload(arguments.workload),
         Rate.parse(arguments.rate),
         arguments.workers,
         micros(arguments.length) / SECOND,
         micros(arguments.warm_up) / SECOND,
-        tuple(Move.parse(text) for text in arguments.migrate),
+        tuple(ScheduledMove.parse(text) for text in arguments.migrate),
     )
     wanted.check()
-    with (
-        session(f"local[{arguments.cores}]") as spark,
-        tempfile.TemporaryDirectory() as directory,
-    ):
-        report = play(spark, wanted, Path(directory), note)
-    summary = report.summary()
-    if not summary:
-        raise ConfigError("no epoch began after the warm-up: run longer, or at a lower rate")
-    rows = [
-        [name, f"{found.pop('events'):,}", *(f"{seconds:.2f} s" for seconds in found.values())]
-        for name, found in summary.items()
-    ]
-    print_table(["latency", "events", *summary["all"]], rows)
-    if "steady" not in summary:
-        note("no epoch without a move was measured: let the first one begin later, or run longer")
-    for one in report.migrations:
-        took = "-" if one.ended is None else f"{one.ended - one.asked:.1f} s"
-        print(f"{one.operator}, {one.bins:,} bins, {one.strategy}: {one.outcome}, {took}")
-    if arguments.report:
-        name = wanted.workload.name
-        findings = Findings(overview({name: report}), {name: report})
-        for path in Page(name, wanted.workload.about, findings).write(arguments.report):
-            note(str(path))
+    report = wanted.report()
+    try:
+        with session(f"local[{arguments.cores}]") as spark, scratch() as directory:
+            play(spark, wanted, directory, note, report)
+    finally:  # whatever happened, what was seen until then is told
+        tell(wanted, report, arguments.report)
     return 0
+
+
+def tell(wanted: "WorkloadRun", report: "RunReport", directory: Path | None) -> None:
+    """Print what was seen, and leave a page of it if there is a directory for that."""
+    from lab.tools.page import Findings, Page, Section
+    from lab.workloads.overview import latency_table, overview, sentences
+
+    told = sentences(report)
+    name = wanted.workload.name
+    table = latency_table({name: report})
+    if table.rows:
+        print_table(table.header[1:], [row[1:] for row in table.rows])
+    print(told)
+    if directory:
+        sections = [Section("What was seen", told), *overview({name: report})]
+        page = Page(name, wanted.workload.about, Findings(sections, {name: report}))
+        for path in page.write(directory):
+            note(str(path))

@@ -14,20 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from godwit.cli.output import note
+from lab.bench.application import Application, Away, Bench
 from lab.bench.breakdown import PARTS, breakdown
-from lab.bench.contenders import OPERATOR, PROVIDERS, floor, godwit_count, spark_count
-from lab.bench.harness import (
-    Application,
-    Away,
-    Bench,
-    Contender,
-    Query,
-    fresh,
-    say,
-    settled,
-    take_turns,
-)
-from lab.bench.report import Report, ratios, show, summary, table
+from lab.bench.contenders import OPERATOR, floor, godwit_count, spark_count
+from lab.bench.results import BenchResults, ratios, show, summary
+from lab.tools.filling import fresh, settled
+from lab.tools.spark_query import STORES
+from lab.tools.tables import show_table
+from lab.tools.turns import Contender, TimedQuery, take_turns
 
 EPOCHS = {False: 8, True: 4}  # fewer of new keys, of which each makes the state larger
 PEER_EPOCHS = 2
@@ -54,14 +49,14 @@ def run(bench: Bench) -> None:
     sizes = [bench.pick(1_000_000, 50_000), bench.pick(4_000_000, 100_000)]
     grid = [bench.pick(100_000, 20_000), *sizes]
     keys = [bench.pick(1_000_000, 100_000), bench.pick(10_000_000, 200_000)]
-    report = Report(
+    report = BenchResults(
         "aggregate",
         bench,
         {
             "warm_up_epochs": WARM_UP,
             "epochs": {"godwit": list(EPOCHS.values()), "spark": PEER_EPOCHS},
             "godwit_rows_per_epoch": sizes,
-            "spark_grid": {"provider": list(PROVIDERS), "rows_per_epoch": grid},
+            "spark_grid": {"store": list(STORES), "rows_per_epoch": grid},
         },
     )
     cases = [Case(count, new) for count in keys for new in (False, True)]
@@ -69,12 +64,12 @@ def run(bench: Bench) -> None:
     for case in cases:
         if bench.only and bench.only not in case.label:
             continue
-        say(f"  {case.label}")
+        note(f"  {case.label}")
         ours = [_ours(bench, case, rows) for rows in sizes]
         floors = [_floor(bench, case, rows) for rows in sizes]
         tried: dict[str, float] = {}
         with ExitStack() as stack:
-            homes = {name: stack.enter_context(Application(bench)) for name in PROVIDERS}
+            homes = {name: stack.enter_context(Application(bench)) for name in STORES}
             peers: dict[str, Away] = {}
             for name, home in homes.items():
                 by_rows = _peers(bench, home, case, name, grid, tried)
@@ -107,12 +102,12 @@ def run(bench: Bench) -> None:
         for name, part in parts.items():
             times.append([case.label, name, *(part.get(column, "-") for column in PARTS)])
     over_each = ["x best rocksdb", f"x rocksdb {sizes[0]:,}", "x best memory"]
-    table(["case", "contender", "records/s", "epoch s", "p99 s", *over_each], rates)
+    show_table(["case", "contender", "records/s", "epoch s", "p99 s", *over_each], rates)
     print("Where the time of an epoch goes, median seconds:")
-    table(["case", "contender", *PARTS], times)
+    show_table(["case", "contender", *PARTS], times)
 
 
-def _ours(bench: Bench, case: Case, rows: int) -> Query:
+def _ours(bench: Bench, case: Case, rows: int) -> TimedQuery:
     """A state of its own for each size of epoch; new keys come on top of the settled ones."""
     name = f"godwit {rows:,}"
     known = bench.directory / f"{name}-{case.keys}"
@@ -124,7 +119,7 @@ def _ours(bench: Bench, case: Case, rows: int) -> Query:
     return count(checkpoint=bench.directory / f"{name} new keys", origin=known)
 
 
-def _floor(bench: Bench, case: Case, rows: int) -> Query:
+def _floor(bench: Bench, case: Case, rows: int) -> TimedQuery:
     name = f"floor {rows:,}"
     return floor(bench, bench.directory / f"{name} {case.label}", case.key, rows, name)
 
@@ -133,26 +128,26 @@ def _peers(
     bench: Bench,
     home: Application,
     case: Case,
-    provider: str,
+    store: str,
     grid: list[int],
     tried: dict[str, float],
 ) -> dict[int, Away]:
     """Fill one of Spark's state stores with the settled keys, and try epochs of each size."""
-    known = bench.directory / f"spark-{provider}-{case.keys}"
+    known = bench.directory / f"spark-{store}-{case.keys}"
 
     def count(key: str, rows: int, **places: Any) -> Away:
-        make = partial(spark_count, key=key, rows=rows, provider=provider, **places)
-        return Away(f"spark {provider} {rows:,}", home, make)
+        make = partial(spark_count, key=key, rows=rows, store=store, **places)
+        return Away(f"spark {store} {rows:,}", home, make)
 
     if not known.exists():
         fill = min(max(grid), case.keys)
-        say(f"    filling {provider}")
+        note(f"    filling {store}")
         count(settled(case.keys), fill, checkpoint=known).turn(case.keys // fill, warm_up=0)
     places = {"checkpoint": known}
     if case.new:
-        places = {"checkpoint": bench.directory / f"{provider} new keys", "origin": known}
+        places = {"checkpoint": bench.directory / f"{store} new keys", "origin": known}
     peers = {rows: count(case.key, rows, **places) for rows in grid}
     for one in peers.values():
         tried[one.name] = one.turn(1, WARM_UP).rate
-        say(f"    tried {one.name}: {tried[one.name]:,.0f} records/s")
+        note(f"    tried {one.name}: {tried[one.name]:,.0f} records/s")
     return peers

@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 
 import godwit as gw
+from godwit.cli.output import note
+from lab.bench.application import WORKERS, Bench
 from lab.bench.breakdown import outside_jobs
 from lab.bench.contenders import OPERATOR, godwit_count
-from lab.bench.harness import WORKERS, Bench, Sink, reported, say, settled, take_turns
-from lab.bench.report import Report, ratios, show, summary, table
+from lab.bench.results import BenchResults, ratios, show, summary
+from lab.tools.filling import settled
+from lab.tools.tables import show_table
+from lab.tools.turns import EpochCounter, reported, take_turns
 
 BITS = (4, 8, 12, 16, 20)
 EPOCHS = 10
@@ -28,12 +32,12 @@ SMALL_ROWS = 1_000
 
 def run(bench: Bench) -> None:
     epochs = bench.epochs or bench.pick(LONG_EPOCHS, 100)
-    report = Report("bins", bench, {"epochs": EPOCHS, "long_run_epochs": epochs})
+    report = BenchResults("bins", bench, {"epochs": EPOCHS, "long_run_epochs": epochs})
     _throughput(bench, report)
     _long_run(bench, report, epochs, max(1, min(SAMPLE_EPOCHS, epochs // 5)))
 
 
-def _throughput(bench: Bench, report: Report) -> None:
+def _throughput(bench: Bench, report: BenchResults) -> None:
     keys = bench.pick(1_000_000, 100_000)
     rows = bench.pick(500_000, 50_000)
     checkpoint = bench.directory / "bins"
@@ -52,7 +56,7 @@ def _throughput(bench: Bench, report: Report) -> None:
         report.add({"bins": name, "rows": rows, "keys": keys}, **found, ratio=ratio)
         rate = show(found["records_per_second"], "{:,.0f}")
         lines.append([name, rate, found["epoch_seconds"]["median"], show(ratio)])
-    table(["bins", "records/s", "epoch s", f"of {contenders[0].name}"], lines)
+    show_table(["bins", "records/s", "epoch s", f"of {contenders[0].name}"], lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,9 @@ class Sample:
     heap_mib: float
 
 
-def _long_run(bench: Bench, report: Report, epochs: int, every: int) -> None:
+def _long_run(bench: Bench, report: BenchResults, epochs: int, every: int) -> None:
     bits = BITS[-1]
-    sink = Sink()
+    sink = EpochCounter()
     query = (
         gw.stream(bench.source(SMALL_ROWS, settled(bench.pick(1_000_000, 100_000))))
         .aggregate(OPERATOR, key="k", n=gw.count())
@@ -92,11 +96,11 @@ def _long_run(bench: Bench, report: Report, epochs: int, every: int) -> None:
                     heap_mib=_heap_mib(bench),
                 )
             )
-            say(f"    {samples[-1]}")
+            note(f"    {samples[-1]}")
     finally:
         query.stop()
     report.add({"long_run": epochs, "bins": f"2^{bits}"}, samples=[asdict(s) for s in samples])
-    table(
+    show_table(
         ["epochs", "epoch s", "driver s", "Python MiB", "heap MiB"],
         [list(asdict(sample).values()) for sample in samples],
     )

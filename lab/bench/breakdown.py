@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from godwit.log.history import History
-from lab.bench.harness import Epoch, Turn
+from lab.tools.turns import TimedEpoch, Turn
 
 PARTS = (
     "spark log",  # offsets and commits, written by Spark
@@ -31,7 +31,7 @@ PARTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SparkStage:
     """A Spark stage; times are seconds since 1970."""
 
     began: float
@@ -58,7 +58,7 @@ def breakdown(
     return {part: round(statistics.median(p[part] for p in found), 4) for part in PARTS}
 
 
-def outside_jobs(spark: SparkSession, epochs: Sequence[Epoch]) -> list[float]:
+def outside_jobs(spark: SparkSession, epochs: Sequence[TimedEpoch]) -> list[float]:
     """The seconds of each epoch's callback in which no Spark job ran, for epochs still known."""
     stages = _stages(spark)
     known = [(epoch, _stages_of(epoch, stages)) for epoch in epochs]
@@ -68,7 +68,7 @@ def outside_jobs(spark: SparkSession, epochs: Sequence[Epoch]) -> list[float]:
 
 
 def _parts(
-    epoch: Epoch, ran: Sequence[Stage], receipts: Sequence[Mapping[str, Any]]
+    epoch: TimedEpoch, ran: Sequence[SparkStage], receipts: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
     shuffle, work, *sink = ran
     worker = max(receipts, key=lambda r: sum(r["seconds"].values()))["seconds"]
@@ -88,12 +88,12 @@ def _parts(
     }
 
 
-def _stages_of(epoch: Epoch, stages: Sequence[Stage]) -> list[Stage]:
+def _stages_of(epoch: TimedEpoch, stages: Sequence[SparkStage]) -> list[SparkStage]:
     end = epoch.began + epoch.seconds
     return [stage for stage in stages if epoch.began <= stage.began and stage.ended <= end]
 
 
-def _stages(spark: SparkSession) -> list[Stage]:
+def _stages(spark: SparkSession) -> list[SparkStage]:
     """The finished stages that Spark still remembers, oldest first."""
     store = spark.sparkContext._jsc.sc().statusStore()  # public only by way of the web UI
     quantiles = getattr(store, "stageList$default$4")()
@@ -104,4 +104,4 @@ def _stages(spark: SparkSession) -> list[Stage]:
         for stage in stages
         if stage.submissionTime().isDefined() and stage.completionTime().isDefined()
     ]
-    return [Stage(began / 1000, ended / 1000) for began, ended in sorted(times)]
+    return [SparkStage(began / 1000, ended / 1000) for began, ended in sorted(times)]

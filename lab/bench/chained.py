@@ -9,9 +9,12 @@ import statistics
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
+from lab.bench.application import WORKERS, Bench
 from lab.bench.contenders import OPERATOR, floor, godwit_count
-from lab.bench.harness import WORKERS, Bench, Query, Sink, settled, take_turns
-from lab.bench.report import Report, show, spread, summary, table
+from lab.bench.results import BenchResults, show, spread, summary
+from lab.tools.filling import settled
+from lab.tools.tables import show_table
+from lab.tools.turns import EpochCounter, TimedQuery, take_turns
 
 EPOCHS = 12
 
@@ -19,7 +22,7 @@ EPOCHS = 12
 def run(bench: Bench) -> None:
     keys, rows = bench.pick(1_000_000, 100_000), bench.pick(100_000, 20_000)
     epochs = bench.pick(EPOCHS, 4)
-    report = Report("chained", bench, {"epochs": epochs, "keys": keys, "rows": rows})
+    report = BenchResults("chained", bench, {"epochs": epochs, "keys": keys, "rows": rows})
     bare = floor(bench, bench.directory / "floor", settled(keys), rows)
     one = godwit_count(bench, bench.directory / "one", settled(keys), rows, drain=False)
     two = _two(bench, settled(keys), rows)
@@ -28,17 +31,17 @@ def run(bench: Bench) -> None:
     medians = [[statistics.median(t.seconds) for t in turns[c.name]] for c in (bare, one, two)]
     more = spread([(b - a) / f for f, a, b in zip(*medians, strict=True)])
     report.add({"rows": rows}, **found, more=more)
-    table(
+    show_table(
         ["contender", "epoch s", "p99 s"],
         [[n, s["epoch_seconds"]["median"], s["epoch_seconds"]["p99"]] for n, s in found.items()],
     )
     print(f"The second operator costs {show(more)} times the epoch of the floor.")
 
 
-def _two(bench: Bench, key: str, rows: int) -> Query:
+def _two(bench: Bench, key: str, rows: int) -> TimedQuery:
     checkpoint = bench.directory / "two"
 
-    def launch(sink: Sink) -> StreamingQuery:
+    def launch(sink: EpochCounter) -> StreamingQuery:
         query = (
             gw.stream(bench.source(rows, key))
             .aggregate(OPERATOR, key="k", n=gw.count())
@@ -49,4 +52,4 @@ def _two(bench: Bench, key: str, rows: int) -> Query:
         )
         return query.spark_query
 
-    return Query("two operators", checkpoint, launch)
+    return TimedQuery("two operators", checkpoint, launch)

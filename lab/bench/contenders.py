@@ -1,6 +1,7 @@
 """Counting by key: with Godwit, with Spark, and the floor that any such query stands on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,18 +11,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
 from godwit.spark.epoch import S_SETTINGS
-from lab.bench.harness import WORKERS, Bench, Query, Sink
-from lab.experiments.spark_queries import ROCKSDB
+from lab.bench.application import WORKERS, Bench
+from lab.tools.filling import initial, known
+from lab.tools.spark_query import start, use_store
+from lab.tools.turns import EpochCounter, TimedQuery
 
 OPERATOR = "counts"
-PROVIDERS = {
-    "rocksdb": ROCKSDB,
-    "memory": {
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-        ),
-    },
-}
+COUNTED = ("xxhash64(id) AS k", "1L AS n")  # the state of a key that has come once
 
 
 def godwit_count(
@@ -36,26 +32,24 @@ def godwit_count(
     origin: Path | None = None,
     drain: bool = True,
     replicas: int = 0,
-) -> Query:
+) -> TimedQuery:
     """`aggregate` with a count; a new checkpoint gets the first `preload` keys of `settled`.
 
     Without `drain` nobody reads the outputs, which are written all the same.
     """
 
-    def launch(sink: Sink) -> StreamingQuery:
-        initial = None
-        if preload and not checkpoint.exists():
-            keys = bench.spark.range(0, preload, 1, WORKERS)
-            initial = {OPERATOR: keys.selectExpr("xxhash64(id) AS k", "1L AS n")}
+    def launch(sink: EpochCounter) -> StreamingQuery:
+        rows_known = partial(known, bench.spark, preload, *COUNTED)
+        state = initial(checkpoint, OPERATOR, rows_known) if preload else None
         query = (
             gw.stream(bench.source(rows, key))
             .aggregate(OPERATOR, key="k", n=gw.count())
             .to(gw.foreach_batch(sink if drain else lambda rows, epoch: sink.note(epoch)))
-            .start(checkpoint, workers=WORKERS, bins=bins, initial=initial, replicas=replicas)
+            .start(checkpoint, workers=WORKERS, bins=bins, initial=state, replicas=replicas)
         )
         return query.spark_query
 
-    return Query(name, checkpoint, launch, origin)
+    return TimedQuery(name, checkpoint, launch, origin)
 
 
 def spark_count(
@@ -63,56 +57,38 @@ def spark_count(
     checkpoint: Path,
     key: str,
     rows: int,
-    provider: str,
+    store: str,
     origin: Path | None = None,
-) -> Query:
+) -> TimedQuery:
     """Spark's `groupBy().count()` in update mode, over one of its state stores."""
 
-    def launch(sink: Sink) -> StreamingQuery:
-        use_provider(bench, provider)
-        counted = bench.source(rows, key).groupBy("k").count()
-        return write(counted, checkpoint, sink)
+    def launch(sink: EpochCounter) -> StreamingQuery:
+        use_store(bench.spark, store)
+        return start(bench.source(rows, key).groupBy("k").count(), checkpoint, sink)
 
-    return Query(f"spark {provider} {rows:,}", checkpoint, launch, origin)
+    return TimedQuery(f"spark {store} {rows:,}", checkpoint, launch, origin)
 
 
-def floor(bench: Bench, checkpoint: Path, key: str, rows: int, name: str = "floor") -> Query:
+def floor(bench: Bench, checkpoint: Path, key: str, rows: int, name: str = "floor") -> TimedQuery:
     """No state and no output: shuffle by a hash, hand all rows to Python, one row a task back."""
 
-    def launch(sink: Sink) -> StreamingQuery:
+    def launch(sink: EpochCounter) -> StreamingQuery:
         def drain(batch: DataFrame, epoch: int) -> None:
             for name, value in S_SETTINGS.items():
                 batch.sparkSession.conf.set(name, value)
             hashed = batch.withColumn("_hash", sf.xxhash64("k"))
             worker = sf.shiftrightunsigned("_hash", 63).cast("int")
-            drained = hashed.repartitionById(WORKERS, worker).mapInArrow(Drain(), "rows long")
+            drained = hashed.repartitionById(WORKERS, worker).mapInArrow(RowTally(), "rows long")
             drained.collect()
             sink.note(epoch)
 
-        return write(bench.source(rows, key), checkpoint, drain)
+        return start(bench.source(rows, key), checkpoint, drain)
 
-    return Query(name, checkpoint, launch)
+    return TimedQuery(name, checkpoint, launch)
 
 
-class Drain:
+class RowTally:
     """Counts the rows of a partition; a class of a module, so that Spark pickles it by name."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
-
-
-def write(
-    rows: DataFrame, checkpoint: Path, sink: Callable[[DataFrame, int], None]
-) -> StreamingQuery:
-    return (
-        rows.writeStream.foreachBatch(sink)
-        .outputMode("update")
-        .option("checkpointLocation", str(checkpoint))
-        .start()
-    )
-
-
-def use_provider(bench: Bench, provider: str) -> None:
-    """Choose the state store of the Spark queries that start next."""
-    for name, value in PROVIDERS[provider].items():
-        bench.spark.conf.set(name, value)

@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import godwit as gw
+from godwit.cli.output import note
 from godwit.log.history import History
-from lab.bench.harness import WORKERS, Bench, say
-from lab.bench.report import Report
-from lab.workloads.memory import family
+from lab.bench.application import WORKERS, Bench
+from lab.bench.results import BenchResults
+from lab.tools.processes import family
 
 OPERATOR = "counts"
 PAUSE = 70.0  # seconds
@@ -22,7 +23,7 @@ LONGEST = 300.0
 
 def run(bench: Bench) -> None:
     keys = bench.pick(1_000_000, 10_000)
-    report = Report("gap", bench, {"keys": keys, "pause": PAUSE})
+    report = BenchResults("gap", bench, {"keys": keys, "pause": PAUSE})
     source, checkpoint = bench.directory / "records", bench.directory / "checkpoint"
     records = bench.spark.range(0, keys, 1, WORKERS).selectExpr("xxhash64(id) AS k")
     records.write.parquet(str(source))
@@ -35,7 +36,7 @@ def run(bench: Bench) -> None:
     try:
         query.process_all_available()
         daemon, *workers = sorted(_python_workers())
-        say(f"    {len(workers)} Python workers; a pause of {PAUSE:.0f} s")
+        note(f"    {len(workers)} Python workers; a pause of {PAUSE:.0f} s")
         began = time.monotonic()
         while (waited := time.monotonic() - began) < PAUSE or _python_workers() > {daemon}:
             if waited > LONGEST:

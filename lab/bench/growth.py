@@ -10,10 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from godwit.cli.output import note
 from godwit.log.history import History
+from lab.bench.application import Bench
 from lab.bench.contenders import OPERATOR, godwit_count
-from lab.bench.harness import Bench, Query, Turn, fresh, say, settled, take_turns
-from lab.bench.report import Report, show, spread, summary, table
+from lab.bench.results import BenchResults, show, spread, summary
+from lab.tools.filling import fresh, settled
+from lab.tools.tables import show_table
+from lab.tools.turns import TimedQuery, Turn, take_turns
 
 EPOCHS = 16  # with the warm-up fewer than a checkpoint retains
 AGING = 3  # turns before the first that counts, so that the states have as many runs as they will
@@ -23,14 +27,14 @@ def run(bench: Bench) -> None:
     rows = bench.pick(500_000, 20_000)
     small = bench.pick(1_000_000, 100_000)
     sizes = [small, 3 * small, 10 * small, 30 * small]
-    report = Report("growth", bench, {"epochs": EPOCHS, "rows": rows, "aging_turns": AGING})
+    report = BenchResults("growth", bench, {"epochs": EPOCHS, "rows": rows, "aging_turns": AGING})
     _known_keys(bench, report, sizes, rows)
     _new_keys(bench, report, small, 30 * small, rows)
 
 
-def _known_keys(bench: Bench, report: Report, sizes: Sequence[int], rows: int) -> None:
+def _known_keys(bench: Bench, report: BenchResults, sizes: Sequence[int], rows: int) -> None:
     contenders = [_state(bench, "known", size, settled(size), rows) for size in sizes]
-    say("  known keys: loading and aging")
+    note("  known keys: loading and aging")
     take_turns(contenders, bench.pick(AGING, 1), EPOCHS)
     turns: dict[str, list[Turn]] = {contender.name: [] for contender in contenders}
     written: dict[str, list[float]] = {contender.name: [] for contender in contenders}
@@ -50,12 +54,12 @@ def _known_keys(bench: Bench, report: Report, sizes: Sequence[int], rows: int) -
         seconds = found["epoch_seconds"]
         lines.append([size, seconds["median"], seconds["p99"], show(grown), show(amplified)])
     print(f"Known keys, {rows:,} records an epoch:")
-    table(["keys", "epoch s", "p99 s", "growth", "write amplification"], lines)
+    show_table(["keys", "epoch s", "p99 s", "growth", "write amplification"], lines)
 
 
-def _new_keys(bench: Bench, report: Report, small: int, large: int, rows: int) -> None:
+def _new_keys(bench: Bench, report: BenchResults, small: int, large: int, rows: int) -> None:
     contender = _state(bench, "new", small, fresh(small), rows)
-    say("  new keys")
+    note("  new keys")
     lines: list[list[Any]] = []
     first: list[Turn] = []
     keys = small
@@ -70,7 +74,7 @@ def _new_keys(bench: Bench, report: Report, small: int, large: int, rows: int) -
         seconds = found["epoch_seconds"]
         lines.append([keys, seconds["median"], seconds["p99"], grown, amplified])
     print(f"New keys only, {rows:,} records an epoch:")
-    table(["keys", "epoch s", "p99 s", "growth", "write amplification"], lines)
+    show_table(["keys", "epoch s", "p99 s", "growth", "write amplification"], lines)
 
 
 def amplification(checkpoint: Path, epochs: Iterable[int]) -> float:
@@ -86,7 +90,7 @@ def amplification(checkpoint: Path, epochs: Iterable[int]) -> float:
     return float((deltas + sum(receipt["merged_bytes"] for receipt in receipts)) / deltas)
 
 
-def _state(bench: Bench, kind: str, size: int, key: str, rows: int) -> Query:
+def _state(bench: Bench, kind: str, size: int, key: str, rows: int) -> TimedQuery:
     home = bench.directory / f"{kind}-{size}"
     return godwit_count(bench, home, key, rows, name=f"{size:,} keys", preload=size)
 

@@ -20,11 +20,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import godwit as gw
+from godwit.cli.output import note
 from godwit.log.history import History
+from godwit.spark.session import session
 from godwit.state.tree import Tree
-from lab.bench.harness import WORKERS, Bench, Sink, say
-from lab.bench.report import Report, table
-from lab.workloads.memory import sampled
+from lab.bench.application import LOCAL, SETTINGS, WORKERS, Bench
+from lab.bench.results import BenchResults
+from lab.tools.filling import counter
+from lab.tools.processes import sampled
+from lab.tools.tables import show_table
+from lab.tools.turns import EpochCounter
 
 GROUPS = Path("/sys/fs/cgroup/memory")
 LIMIT = 2000 << 20
@@ -43,10 +48,12 @@ def run(bench: Bench) -> None:
         peak = int((group / "memory.max_usage_in_bytes").read_text())
         reclaims = int((group / "memory.failcnt").read_text())
     found |= _checked(bench.spark, bench.directory / "checkpoint", keys, again)
-    report = Report("larger", bench, {"limit": LIMIT, "heap": HEAP, "rows": ROWS, "again": again})
+    report = BenchResults(
+        "larger", bench, {"limit": LIMIT, "heap": HEAP, "rows": ROWS, "again": again}
+    )
     times = found["state_bytes"] / LIMIT
     report.add({"keys": keys}, **found, peak_bytes=peak, reclaims=reclaims, state_by_limit=times)
-    table(
+    show_table(
         ["keys", "state MiB", "limit MiB", "state / limit", "max PSS MiB", "seconds", "right"],
         [
             [
@@ -99,25 +106,12 @@ def _apart(group: Path, checkpoint: Path, keys: int, again: int) -> dict[str, An
 
 
 def _application(checkpoint: Path, keys: int, again: int) -> dict[str, Any]:
-    spark = (
-        SparkSession.builder.master(f"local[{WORKERS}]")
-        .config("spark.driver.memory", HEAP)
-        .config("spark.local.dir", str(checkpoint.parent / "limited"))
-        .config("spark.ui.enabled", False)
-        .config("spark.ui.showConsoleProgress", False)
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-    )
     epochs = -(-(keys + again) // ROWS)
-    numbers = (
-        spark.readStream.format("rate-micro-batch")
-        .option("rowsPerBatch", ROWS)
-        .option("numPartitions", WORKERS)
-        .load()
-    )
-    records = numbers.where(f"value < {keys + again}").selectExpr(f"value % {keys} AS k")
-    sink = Sink()
-    with sampled() as samples:
+    sink = EpochCounter()
+    conf = {"spark.driver.memory": HEAP, "spark.local.dir": str(checkpoint.parent / "limited")}
+    with session(LOCAL, SETTINGS | conf) as spark, sampled() as samples:
+        numbers = counter(spark, ROWS, "value").where(f"value < {keys + again}")
+        records = numbers.selectExpr(f"value % {keys} AS k")
         query = (
             gw.stream(records.selectExpr("k", f"{TEXT.format('k')} AS text"))
             .aggregate(OPERATOR, key="k", n=gw.count(), text=gw.max("text"))
@@ -126,7 +120,6 @@ def _application(checkpoint: Path, keys: int, again: int) -> dict[str, Any]:
         )
         sink.wait(query.spark_query, epochs)
         query.stop()
-    spark.stop()
     return {
         "state_bytes": _state_bytes(checkpoint),
         "pss_mib": max(mib for _, mib in samples),
@@ -146,10 +139,10 @@ def _checked(spark: SparkSession, checkpoint: Path, keys: int, again: int) -> di
     return {"rows": row.rows, "wrong": abs(keys - row.rows) + row.rows - row.right}
 
 
-def _note(sink: Sink, epoch: int, epochs: int, samples: list[tuple[float, float]]) -> None:
+def _note(sink: EpochCounter, epoch: int, epochs: int, samples: list[tuple[float, float]]) -> None:
     sink.note(epoch)
     if epoch % 10 == 0 and samples:
-        say(f"  epoch {epoch} of {epochs}: PSS {samples[-1][1]:,.0f} MiB")
+        note(f"  epoch {epoch} of {epochs}: PSS {samples[-1][1]:,.0f} MiB")
 
 
 def _state_bytes(checkpoint: Path) -> int:

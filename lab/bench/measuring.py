@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import godwit.operators as ops
+from godwit.cli.output import note
 from godwit.driver.driver import Driver
 from godwit.inspect.targets import Measured
 from godwit.log.history import History
@@ -25,8 +26,9 @@ from godwit.model.loads import Loads
 from godwit.operators import AggregateOperator
 from godwit.state.table import HASH
 from godwit.worker.work import CacheSpec
-from lab.bench.harness import Bench, say
-from lab.bench.report import Report, show, spread, table
+from lab.bench.application import Bench
+from lab.bench.results import BenchResults, show, spread
+from lab.tools.tables import show_table
 
 SCHEMA = pa.schema({"k": pa.int64(), "n": pa.int64()})
 COUNTS = AggregateOperator.of("counts", "k", {"rows": ops.count(), "total": ops.sum("n")}, SCHEMA)
@@ -37,7 +39,7 @@ NOTHING = Loads(np.zeros(0, np.int64), np.zeros(0, np.int64))
 def run(bench: Bench) -> None:
     records, keys = bench.pick(500_000, 20_000), bench.pick(5_000_000, 40_000)
     turns = bench.pick(20, 4)
-    report = Report("measuring", bench, {"records": records, "keys": keys, "turns": turns})
+    report = BenchResults("measuring", bench, {"records": records, "keys": keys, "turns": turns})
     lines = []
     for bins in BINS:
         query = Counting(bench.directory / str(bins), bins)
@@ -63,12 +65,12 @@ def run(bench: Bench) -> None:
             manifest_bytes=len(_count(hashes, bins)),
             planning_seconds=spread(planning),
         )
-        say(f"  {bins:,} bins")
+        note(f"  {bins:,} bins")
         ways = [show(spread(found[name])) for name in ("with", "without")]
         times = [show(spread(nanoseconds)), show(spread(planning))]
         lines.append([bins, *ways, f"{ratio:.3f}", *times])
     heads = ["bins", "epoch s", "uncounted", "ratio", "ns a record to count", "s to plan from"]
-    table(heads, lines)
+    show_table(heads, lines)
 
 
 class Counting:

@@ -18,41 +18,39 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
+from godwit.cli.output import note
 from godwit.log.history import History
-from lab.bench.contenders import use_provider
-from lab.bench.harness import WORKERS, Bench, Sink, reported, say
-from lab.bench.report import Report, show, spread, table
-from lab.workloads.memory import sampled
+from lab.bench.application import WORKERS, Bench
+from lab.bench.results import BenchResults, show, spread
+from lab.tools import spark_query
+from lab.tools.processes import sampled
+from lab.tools.session import PLACED
+from lab.tools.tables import show_table
+from lab.tools.turns import EpochCounter, reported
+from lab.workloads.profiles import FETCH_RATE, FILLING, OPERATOR, ROW_BYTES, ROWS, Profiles, padded
 
-OPERATOR = "profiles"
 BINS = 128
 SIZES = (256, 512, 1024)  # MiB
-ROW_BYTES = 256
-ROWS = 20_000  # an epoch
 STEADY = 12  # epochs
 REPETITIONS = 7
 FEWER = 2  # for those of which no more is claimed than that they are in between
 STRATEGIES = ("all-at-once", "fluid", "batched:8", "matched", "paced")
 CLAIMED = ("all-at-once", "paced")
-PAYLOAD = f"lpad({{}}, {ROW_BYTES - 40}, '.') AS payload"
-FILLING = 10  # epochs that fill Spark's store
 PERIOD = 5.0  # seconds: as often come the records of an epoch of Spark's
 OUTAGES = 2  # repetitions
-RATE = 125e6  # bytes a second: 1 Gbit/s
 LONGEST = 600.0  # seconds
 CONF = {
     "spark.master": f"local-cluster[{WORKERS},1,2048]",
-    "spark.shuffle.reduceLocality.enabled": "false",
+    **PLACED,
     "spark.locality.wait": "60s",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class MigrationTurn:
     """Epochs in seconds: before a migration, and from its request to its end; and memory in MiB."""
 
     steady: list[float]
@@ -70,7 +68,7 @@ class Turn:
 def run(bench: Bench) -> None:
     sizes = [bench.pick(size, size // 16) for size in SIZES]
     repetitions = bench.pick(REPETITIONS, 1)
-    report = Report(
+    report = BenchResults(
         "migration",
         bench,
         {
@@ -79,32 +77,32 @@ def run(bench: Bench) -> None:
             "steady_epochs": STEADY,
             "migrations": repetitions,
             "spark_seconds_between_epochs": PERIOD,
-            "fetch_rate": RATE,
+            "fetch_rate": FETCH_RATE,
         },
     )
     lines = []
     for size in sizes:
         if bench.only and bench.only != str(size):
             continue
-        say(f"  {size} MiB")
-        turns: dict[str, list[Turn]] = {strategy: [] for strategy in STRATEGIES}
+        note(f"  {size} MiB")
+        turns: dict[str, list[MigrationTurn]] = {strategy: [] for strategy in STRATEGIES}
         for repetition in range(repetitions):
             for strategy in STRATEGIES if repetition < FEWER else CLAIMED:
                 turn = _turn(bench, size, strategy)
                 turns[strategy].append(turn)
-                say(
+                note(
                     f"    {repetition + 1}/{repetitions} {strategy}: longest epoch "
                     f"{max(turn.steady):.2f} s, moving {max(turn.moving):.2f} s "
                     f"in {len(turn.moving)} epochs, {turn.fetched >> 20} MiB fetched"
                 )
         outages = spread([_outage(bench, size) for _ in range(bench.pick(OUTAGES, 1))])
-        say(f"    spark, repartitioned: an outage of {show(outages)} s")
+        note(f"    spark, repartitioned: an outage of {show(outages)} s")
         report.add({"mib": size, "strategy": "spark"}, outage=outages)
         for strategy, each in turns.items():
             found = _summary(each)
             report.add({"mib": size, "strategy": strategy}, **found)
             lines.append([size, strategy, *(show(found[name]) for name in found)])
-    table(
+    show_table(
         [
             "MiB",
             "strategy",
@@ -119,7 +117,7 @@ def run(bench: Bench) -> None:
     )
 
 
-def _summary(turns: list[Turn]) -> dict[str, Any]:
+def _summary(turns: list[MigrationTurn]) -> dict[str, Any]:
     return {
         "steady_max": spread([max(turn.steady) for turn in turns]),
         "moving_max": spread([max(turn.moving) for turn in turns]),
@@ -130,15 +128,15 @@ def _summary(turns: list[Turn]) -> dict[str, Any]:
     }
 
 
-def _turn(bench: Bench, size: int, strategy: str) -> Turn:
+def _turn(bench: Bench, size: int, strategy: str) -> MigrationTurn:
     origin = bench.directory / f"profiles-{size}"
-    keys = size * 2**20 // ROW_BYTES
+    profiles = _profiles(bench, size)
     if not origin.exists():
-        sink, query = _start(bench, origin, keys)
+        sink, query = _start(profiles, origin)
         sink.wait(query.spark_query, 1)
         query.stop()
     checkpoint = _copied(origin)
-    sink, query = _start(bench, checkpoint, keys)
+    sink, query = _start(profiles, checkpoint)
     try:
         first = sink.wait(query.spark_query, 1)
         settled = _settled(query, checkpoint, sink, first)
@@ -156,7 +154,7 @@ def _turn(bench: Bench, size: int, strategy: str) -> Turn:
         query.stop()
     history = History(checkpoint)
     manifests = [history.manifest(epoch) for epoch in range(asked + 1, last + 2)]
-    return Turn(
+    return MigrationTurn(
         steady=[epochs[number] for number in range(settled, settled + STEADY)],
         moving=[epochs[number] for number in range(asked + 1, last + 2)],
         fetched=sum(r["fetched"] for m in manifests if m for r in m.receipts[OPERATOR]),
@@ -165,25 +163,23 @@ def _turn(bench: Bench, size: int, strategy: str) -> Turn:
     )
 
 
-def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
-    initial = None
-    if not checkpoint.exists():
-        known = bench.spark.range(0, keys, 1, WORKERS)
-        rows = known.selectExpr("xxhash64(id) AS k", "0L AS n", PAYLOAD.format("id"))
-        initial = {OPERATOR: rows}
-    sink = Sink()
+def _profiles(bench: Bench, mib: int) -> Profiles:
+    return Profiles(bench.spark, mib * 2**20 // ROW_BYTES, padded, WORKERS)
+
+
+def _start(profiles: Profiles, checkpoint: Path) -> tuple[EpochCounter, gw.Query]:
+    sink = EpochCounter()
     query = (
-        gw.stream(bench.source(ROWS, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value")))
-        .aggregate(OPERATOR, key="k", n=gw.count(), payload=gw.max("payload"))
+        profiles.stream()
         .to(gw.foreach_batch(lambda rows, epoch: sink.note(epoch)))
         .start(
             checkpoint,
             workers=WORKERS,
             bins=BINS,
-            initial=initial,
+            initial=profiles.initial(checkpoint),
             retention=1000,
             replicas=0,
-            fetch_rate=RATE,
+            fetch_rate=FETCH_RATE,
         )
     )
     return sink, query
@@ -192,28 +188,26 @@ def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
 def _outage(bench: Bench, size: int) -> float:
     """Seconds without output, while Spark's query is stopped, repartitioned and started again."""
     origin = bench.directory / f"spark-{size}"
-    keys = size * 2**20 // ROW_BYTES
-    use_provider(bench, "rocksdb")
+    profiles = _profiles(bench, size)
+    spark_query.use_store(bench.spark, "rocksdb")
 
     def start(
         checkpoint: Path, rows: int, partitions: int, period: float
-    ) -> tuple[Sink, StreamingQuery]:
+    ) -> tuple[EpochCounter, StreamingQuery]:
         bench.spark.conf.set("spark.sql.shuffle.partitions", partitions)
-        sink = Sink()
-        source = bench.source(rows, f"xxhash64(value % {keys}) AS k", PAYLOAD.format("value"))
-        counted = source.groupBy("k").agg(sf.count("*"), sf.max("payload"))
-        writer = counted.writeStream.foreachBatch(sink).outputMode("update")
-        writer = writer.option("checkpointLocation", str(checkpoint))
-        return sink, writer.trigger(processingTime=f"{period} seconds").start()
+        sink = EpochCounter()
+        return sink, spark_query.start(profiles.on_spark(rows), checkpoint, sink, period=period)
 
     if not origin.exists():
-        sink, query = start(origin, max(ROWS, keys // FILLING), WORKERS, PERIOD)
+        sink, query = start(origin, profiles.filling_rows, WORKERS, PERIOD)
         sink.wait(query, FILLING)
-        _stop_between_epochs(query)
+        spark_query.await_gap(query)
+        query.stop()
     checkpoint = _copied(origin)
     sink, query = start(checkpoint, ROWS, WORKERS, PERIOD)
     sink.wait(query, 3)
-    began = _stop_between_epochs(query)
+    began = spark_query.await_gap(query)
+    query.stop()
     bench.spark._streamingCheckpointManager.repartition(str(checkpoint), 2 * WORKERS)
     sink, query = start(checkpoint, ROWS, 2 * WORKERS, period=0)
     answered = 0
@@ -235,17 +229,7 @@ def _copied(origin: Path) -> Path:
     return checkpoint
 
 
-def _stop_between_epochs(query: StreamingQuery) -> float:
-    """Stop after an epoch that is whole, or else Spark repartitions nothing; when it ended."""
-    seen = len(query.recentProgress)
-    while len(query.recentProgress) == seen:
-        time.sleep(0.01)
-    ended = time.monotonic()
-    query.stop()
-    return ended
-
-
-def _settled(query: gw.Query, checkpoint: Path, sink: Sink, first: int) -> int:
+def _settled(query: gw.Query, checkpoint: Path, sink: EpochCounter, first: int) -> int:
     """The first epoch after three in which nobody had to fetch anything."""
     epoch, quiet = first, 0
     history = History(checkpoint)

@@ -5,10 +5,14 @@ output, no promise. Godwit counts by key, once with a sink that ignores the rows
 that reads them. Both are timed from trigger to commit.
 """
 
+from godwit.cli.output import note
+from lab.bench.application import Bench
 from lab.bench.breakdown import PARTS, breakdown
 from lab.bench.contenders import OPERATOR, floor, godwit_count
-from lab.bench.harness import Bench, say, settled, take_turns
-from lab.bench.report import Report, show, slower, summary, table
+from lab.bench.results import BenchResults, show, slower, summary
+from lab.tools.filling import settled
+from lab.tools.tables import show_table
+from lab.tools.turns import take_turns
 
 EPOCHS = 12
 
@@ -16,10 +20,10 @@ EPOCHS = 12
 def run(bench: Bench) -> None:
     keys = bench.pick(1_000_000, 100_000)
     epochs = bench.pick(EPOCHS, 6)
-    report = Report("overhead", bench, {"epochs": epochs, "keys": keys})
+    report = BenchResults("overhead", bench, {"epochs": epochs, "keys": keys})
     results, times = [], []
     for rows in (1_000, 100_000, bench.pick(1_000_000, 200_000)):
-        say(f"  {rows:,} records an epoch")
+        note(f"  {rows:,} records an epoch")
         home = bench.directory / str(rows)
         ours = godwit_count(bench, home / "godwit", settled(keys), rows, preload=keys, drain=False)
         sunk = godwit_count(
@@ -36,6 +40,6 @@ def run(bench: Bench) -> None:
             ratio = show(over[name]) if name in over else ""
             results.append([rows, name, seconds["median"], seconds["p99"], ratio])
         times.append([rows, *(parts.get(part, "-") for part in PARTS)])
-    table(["records", "contender", "epoch s", "p99 s", "x floor"], results)
+    show_table(["records", "contender", "epoch s", "p99 s", "x floor"], results)
     print("Where the time of an epoch of 'godwit, sink' goes, median seconds:")
-    table(["records", *PARTS], times)
+    show_table(["records", *PARTS], times)

@@ -9,25 +9,28 @@ from dataclasses import dataclass
 from unittest.mock import patch
 
 from godwit.spark.pinning import Pinning
+from lab.bench.application import WORKERS, Bench
 from lab.bench.contenders import godwit_count
-from lab.bench.harness import WORKERS, Bench, Query, Turn, settled, take_turns
-from lab.bench.report import Report, ratios, show, summary, table
+from lab.bench.results import BenchResults, ratios, show, summary
+from lab.tools.filling import settled
+from lab.tools.session import PLACED
+from lab.tools.tables import show_table
+from lab.tools.turns import TimedQuery, Turn, take_turns
 
 EPOCHS = 8
 WARM_UP = 3  # epochs, in which caches and replicas are filled
 CONF = {
     "spark.master": f"local-cluster[{WORKERS},1,2048]",
-    "spark.shuffle.reduceLocality.enabled": "false",
-    "spark.locality.wait": "30s",
+    **PLACED,
 }
 
 
 def run(bench: Bench) -> None:
     keys, rows = bench.pick(1_000_000, 100_000), bench.pick(1_000_000, 50_000)
     epochs = bench.pick(EPOCHS, 4)
-    report = Report("pinned", bench, {"epochs": epochs, "keys": keys, "rows": rows})
+    report = BenchResults("pinned", bench, {"epochs": epochs, "keys": keys, "rows": rows})
 
-    def count(name: str, replicas: int) -> Query:
+    def count(name: str, replicas: int) -> TimedQuery:
         checkpoint = bench.directory / name
         return godwit_count(
             bench,
@@ -48,7 +51,7 @@ def run(bench: Bench) -> None:
         "replicas over placed": ratios(turns["replicas"], turns["placed"]),
     }
     report.add({"rows": rows}, **found, ratio=over)
-    table(
+    show_table(
         ["contender", "records/s", "epoch s", "p99 s"],
         [
             [
@@ -68,7 +71,7 @@ def run(bench: Bench) -> None:
 class Roaming:
     """A query whose workers are not placed, as without Spark's setting for it."""
 
-    query: Query
+    query: TimedQuery
 
     @property
     def name(self) -> str:

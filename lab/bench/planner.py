@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from godwit.cli.output import note
 from godwit.migration.strategies import in_turn
 from godwit.model.routing import Routing
 from godwit.planner import intervals_of, scattered, sequence, single_step, transfers
-from lab.bench.harness import Bench, say
-from lab.bench.report import Report, show, spread, table
+from lab.bench.application import Bench
+from lab.bench.results import BenchResults, show, spread
+from lab.tools.tables import show_table
 
 TAU = 0.2
 SEED = 1
@@ -23,7 +25,7 @@ BANDWIDTH = 1.0
 
 
 def run(bench: Bench) -> None:
-    report = Report("planner", bench, {"tau": TAU, "seed": SEED, "turns": TURNS})
+    report = BenchResults("planner", bench, {"tau": TAU, "seed": SEED, "turns": TURNS})
     turns = bench.pick(TURNS, 3)
     lines = []
     for name, bins, current, workers, plan in _cases(bench):
@@ -37,11 +39,11 @@ def run(bench: Bench) -> None:
             cpu.append(time.process_time() - worked)
         case = {"planner": name, "bins": bins, "from": current, "to": workers}
         report.add(case, seconds=spread(seconds), cpu_seconds=spread(cpu), **found)
-        say(f"  {name}, {bins:,} bins, {current} -> {workers}")
+        note(f"  {name}, {bins:,} bins, {current} -> {workers}")
         times = [show(spread([one * 1000 for one in some])) for some in (seconds, cpu)]
         told = ", ".join(f"{key} {value:.3g}" for key, value in found.items())
         lines.append([name, bins, f"{current} -> {workers}", *times, told])
-    table(["planner", "bins", "workers", "ms", "ms of processor", "found"], lines)
+    show_table(["planner", "bins", "workers", "ms", "ms of processor", "found"], lines)
 
 
 Found = dict[str, float]

@@ -17,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from godwit.cli.output import note
 from godwit.planner.chain import Chain
 from godwit.planner.coarse import excess, merged
 from godwit.planner.iteration import SolveBlocks, SweepProgress, project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem, Projected
 from godwit.spark.projection import OnSpark
-from lab.bench.harness import Bench, say
-from lab.bench.report import Report, table
+from lab.bench.application import Bench
+from lab.bench.results import BenchResults
+from lab.tools.tables import show_table
 from lab.workloads.hourly import hourly_nodes
 
 TASKS, TAU, GAMMA = 64, 0.2, 0.8
@@ -34,20 +36,20 @@ STEPS = 20
 
 
 def run(bench: Bench) -> None:
-    report = Report("projected", bench, {"tasks": TASKS, "tau": TAU, "gamma": GAMMA})
+    report = BenchResults("projected", bench, {"tasks": TASKS, "tau": TAU, "gamma": GAMMA})
     small = [half for day in hourly_nodes() for half in (nodes // 2 for nodes in day)]
     whole = [nodes + nodes % 2 for day in hourly_nodes() for nodes in day]
     _merging(report, Chain.learn(small[: 24 * LEARNT]))
-    if bench.quick:
+    if not bench.full:
         _costs(bench, report, "half of the nodes", small)
     else:
         _costs(bench, report, "the paper's", whole)
 
 
-def _costs(bench: Bench, report: Report, name: str, series: Sequence[int]) -> None:
+def _costs(bench: Bench, report: BenchResults, name: str, series: Sequence[int]) -> None:
     chain, ones = Chain.learn(series[: 24 * LEARNT]), np.ones(TASKS)
     problem = Problem.of(chain, ones, ones, TAU, GAMMA)
-    timed = Timed(OnSpark(bench.spark), bench.directory / "seconds")
+    timed = TimedBlocks(OnSpark(bench.spark), bench.directory / "seconds")
     began = time.monotonic()
     found = project(problem, bench.directory / "costs", run=timed, progress=_tell)
     seconds = time.monotonic() - began
@@ -67,10 +69,10 @@ def _costs(bench: Bench, report: Report, name: str, series: Sequence[int]) -> No
         "moved_percent_single_step": _moved(myopic, later),
     }
     report.add({"setting": name}, **findings)
-    table(["finding", "value"], [[key, value] for key, value in findings.items()])
+    show_table(["finding", "value"], [[key, value] for key, value in findings.items()])
 
 
-def _merging(report: Report, chain: Chain) -> None:
+def _merging(report: BenchResults, chain: Chain) -> None:
     """Costs of merged tasks against exact ones."""
     ones = np.ones(TASKS)
     exact = project(Problem.of(chain, ones, ones, TAU, GAMMA))
@@ -90,24 +92,24 @@ def _merging(report: Report, chain: Chain) -> None:
         }
         report.add({"setting": "merged tasks", "tasks": len(problem.load)}, **found)
         lines.append([len(problem.load), *found.values()])
-    table(["tasks", "partitionings", "of", "mean cost", "mean excess", "most excess"], lines)
+    show_table(["tasks", "partitionings", "of", "mean cost", "mean excess", "most excess"], lines)
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedBlocks:
     """Runs blocks elsewhere, and takes down the processor time of each."""
 
     run: SolveBlocks
     file: Path
 
     def __call__(self, solve: Callable[[int], int], blocks: Sequence[int]) -> Iterator[int]:
-        yield from self.run(partial(timed, self.file, solve), blocks)
+        yield from self.run(partial(solve_timed, self.file, solve), blocks)
 
     def processors(self) -> float:
         return sum(float(line) for line in self.file.read_text().split())
 
 
-def timed(file: Path, solve: Callable[[int], int], block: int) -> int:
+def solve_timed(file: Path, solve: Callable[[int], int], block: int) -> int:
     began = time.process_time()
     solve(block)
     with file.open("a") as times:
@@ -117,7 +119,7 @@ def timed(file: Path, solve: Callable[[int], int], block: int) -> int:
 
 def _tell(progress: SweepProgress) -> None:
     if progress.done % 16 == 0 or progress.done == progress.blocks:
-        say(f"    {progress}")
+        note(f"    {progress}")
 
 
 def _look_ups(found: Projected) -> float:

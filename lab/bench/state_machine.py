@@ -7,17 +7,23 @@ an hour; Godwit begins with all the keys.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
+from godwit.cli.output import note
+from lab.bench.application import WORKERS, Bench
 from lab.bench.breakdown import PARTS, breakdown
-from lab.bench.contenders import use_provider, write
-from lab.bench.harness import WORKERS, Bench, Query, Sink, say, settled, take_turns
-from lab.bench.report import Report, ratios, show, summary, table
-from lab.experiments.spark_queries import COUNTS, PandasCounter, RowCounter
+from lab.bench.contenders import COUNTED
+from lab.bench.results import BenchResults, ratios, show, summary
+from lab.tools.filling import initial, known, settled
+from lab.tools.spark_query import start, use_store
+from lab.tools.tables import show_table
+from lab.tools.turns import EpochCounter, TimedQuery, take_turns
+from lab.workloads.counts import count_record
+from lab.workloads.spark_queries import COUNTS, PandasCounter, RowCounter
 
 OPERATOR = "counter"
 OUTPUT = "k long, n long"
@@ -30,16 +36,16 @@ def run(bench: Bench) -> None:
     rows = bench.pick(500_000, 10_000)
     grid = [bench.pick(5_000, 500), bench.pick(20_000, 1_000)]
     settings = {"epochs": EPOCHS, "peer_epochs": PEER_EPOCHS, "keys": keys, "peer_grid": grid}
-    report = Report("state_machine", bench, settings)
+    report = BenchResults("state_machine", bench, settings)
     ours = _ours(bench, keys, rows)
-    peers: list[Query] = []
+    peers: list[TimedQuery] = []
     tried: dict[str, float] = {}
     for name, transform in (("pandas", _in_pandas), ("rows", _in_rows)):
         grid_of = [_peer(bench, name, transform, keys, size) for size in grid]
         rates = {}
         for peer in grid_of:
             rates[peer.name] = peer.turn(PEER_EPOCHS, warm_up=1).rate
-            say(f"    tried {peer.name}: {rates[peer.name]:,.0f} records/s")
+            note(f"    tried {peer.name}: {rates[peer.name]:,.0f} records/s")
         peers.append(max(grid_of, key=lambda peer: rates[peer.name]))
         tried |= rates
     epochs = {ours.name: EPOCHS} | {peer.name: PEER_EPOCHS for peer in peers}
@@ -58,45 +64,37 @@ def run(bench: Bench) -> None:
         ]
         for name, one in found.items()
     ]
-    table(["contender", "records/s", "epoch s", "p99 s", "Godwit is faster"], lines)
+    show_table(["contender", "records/s", "epoch s", "p99 s", "Godwit is faster"], lines)
     print("Where the time of an epoch of Godwit goes, median seconds:")
-    table(PARTS, [[parts.get(part, "-") for part in PARTS]])
+    show_table(PARTS, [[parts.get(part, "-") for part in PARTS]])
 
 
-def _ours(bench: Bench, keys: int, rows: int) -> Query:
+def _ours(bench: Bench, keys: int, rows: int) -> TimedQuery:
     checkpoint = bench.directory / "godwit"
 
-    def launch(sink: Sink) -> StreamingQuery:
-        initial = None
-        if not checkpoint.exists():
-            known = bench.spark.range(0, keys, 1, WORKERS)
-            initial = {OPERATOR: known.selectExpr("xxhash64(id) AS k", "1L AS n")}
+    def launch(sink: EpochCounter) -> StreamingQuery:
+        state = initial(checkpoint, OPERATOR, partial(known, bench.spark, keys, *COUNTED))
         query = (
             gw.stream(bench.source(rows, settled(keys), "value"))
-            .state_machine(OPERATOR, key="k", state="n long", output=OUTPUT, function=count)
+            .state_machine(OPERATOR, key="k", state="n long", output=OUTPUT, function=count_record)
             .to(gw.foreach_batch(sink))
-            .start(checkpoint, workers=WORKERS, initial=initial)
+            .start(checkpoint, workers=WORKERS, initial=state)
         )
         return query.spark_query
 
-    return Query("godwit", checkpoint, launch)
-
-
-def count(key: int, value: Any, state: Any) -> list[tuple[int, int]]:
-    state.n = (state.n or 0) + 1
-    return [(key, state.n)]
+    return TimedQuery("godwit", checkpoint, launch)
 
 
 def _peer(
     bench: Bench, name: str, transform: Callable[[DataFrame], DataFrame], keys: int, rows: int
-) -> Query:
+) -> TimedQuery:
     checkpoint = bench.directory / name
 
-    def launch(sink: Sink) -> StreamingQuery:
-        use_provider(bench, "rocksdb")
-        return write(transform(bench.source(rows, settled(keys), "value")), checkpoint, sink)
+    def launch(sink: EpochCounter) -> StreamingQuery:
+        use_store(bench.spark, "rocksdb")
+        return start(transform(bench.source(rows, settled(keys), "value")), checkpoint, sink)
 
-    return Query(f"spark {name} {rows:,}", checkpoint, launch)
+    return TimedQuery(f"spark {name} {rows:,}", checkpoint, launch)
 
 
 def _in_pandas(rows: DataFrame) -> DataFrame:

@@ -13,9 +13,12 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
+from godwit.cli.output import note
 from godwit.log.history import History
-from lab.bench.harness import WORKERS, Bench, Query, Sink, Turn, say, take_turns
-from lab.bench.report import Report, show, slower, spread, summary, table
+from lab.bench.application import WORKERS, Bench
+from lab.bench.results import BenchResults, show, slower, spread, summary
+from lab.tools.tables import show_table
+from lab.tools.turns import EpochCounter, TimedQuery, Turn, take_turns
 
 OPERATOR = "timers"
 ROWS = 1_000
@@ -46,14 +49,14 @@ class Remind:
 def run(bench: Bench) -> None:
     few, many = ROWS, bench.pick(1_000_000, 20_000)
     epochs = bench.pick(EPOCHS, 4)
-    report = Report("timers", bench, {"epochs": epochs, "rows": ROWS, "waiting": [few, many]})
+    report = BenchResults("timers", bench, {"epochs": epochs, "rows": ROWS, "waiting": [few, many]})
     contenders = [_waiting(bench, waiting) for waiting in (few, many)]
     turns = take_turns(contenders, bench.repetitions, epochs)
     found = {name: summary(turn) for name, turn in turns.items()}
     over = slower(turns[contenders[1].name], turns[contenders[0].name])
     due = {one.name: spread(_due(one.checkpoint, turns[one.name])) for one in contenders}
     report.add({"due": ROWS}, **found, ratio=over, notices_due=due)
-    table(
+    show_table(
         ["contender", "epoch s", "p99 s", "notices an epoch"],
         [
             [n, s["epoch_seconds"]["median"], s["epoch_seconds"]["p99"], due[n]["median"]]
@@ -74,10 +77,10 @@ def _due(checkpoint: Path, turns: Sequence[Turn]) -> list[float]:
     ]
 
 
-def _waiting(bench: Bench, waiting: int) -> Query:
+def _waiting(bench: Bench, waiting: int) -> TimedQuery:
     checkpoint = bench.directory / f"timers-{waiting}"
 
-    def query(sink: Sink, rows: int) -> StreamingQuery:
+    def query(sink: EpochCounter, rows: int) -> StreamingQuery:
         records = bench.source(
             rows,
             f"xxhash64(value % {waiting}) AS k",
@@ -96,6 +99,6 @@ def _waiting(bench: Bench, waiting: int) -> Query:
         started = job.to(gw.foreach_batch(sink)).start(checkpoint, workers=WORKERS)
         return started.spark_query
 
-    say(f"    filling {waiting:,}")
-    Query("fill", checkpoint, lambda sink: query(sink, waiting)).turn(1, warm_up=0)
-    return Query(f"{waiting:,} waiting", checkpoint, lambda sink: query(sink, ROWS))
+    note(f"    filling {waiting:,}")
+    TimedQuery("fill", checkpoint, lambda sink: query(sink, waiting)).turn(1, warm_up=0)
+    return TimedQuery(f"{waiting:,} waiting", checkpoint, lambda sink: query(sink, ROWS))

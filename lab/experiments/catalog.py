@@ -4,14 +4,14 @@ from typing import Final
 
 from godwit.errors import ConfigError
 from lab.experiments.costs import discount, tasks, tau
-from lab.experiments.lab import Experiment
+from lab.experiments.laboratory import Experiment
 from lab.experiments.load import load
 from lab.experiments.memory import memory
 from lab.experiments.nexmark import nexmark
 from lab.experiments.overhead import overhead
 from lab.experiments.peers import peers
 from lab.experiments.planning import planning, projection
-from lab.experiments.reconfiguring import balance, failure, scaling, varying
+from lab.experiments.reconfiguration import balance, failure, scaling, varying
 from lab.experiments.recovery import recovery
 from lab.experiments.replication import replication
 from lab.experiments.response import response

@@ -22,9 +22,10 @@ from godwit.planner.coarse import merged
 from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Projected
-from lab.experiments import plots
-from lab.experiments.lab import Lab
-from lab.experiments.page import Findings, Section, Table
+from lab.experiments.laboratory import Lab
+from lab.tools import plots
+from lab.tools.page import Findings, Section
+from lab.tools.tables import ResultTable
 from lab.workloads.hourly import hourly_nodes
 
 TASKS: Final = 32
@@ -203,6 +204,6 @@ def _by(name: str, about: str, rows: Mapping[float, Mapping[str, float]]) -> Fin
     figure = plots.curves(series, name, "moved by a migration, % of the state", log=log)
     sections = [
         Section("State moved", about, figure),
-        Section("Percent of the state", table=Table([name, *planners], lines)),
+        Section("Percent of the state", table=ResultTable([name, *planners], lines)),
     ]
     return Findings(sections, numbers={"percent_moved": series})

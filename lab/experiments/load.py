@@ -5,11 +5,14 @@ At each load a quarter of the state moves by each strategy in turn; before, noth
 
 from typing import Final
 
-from lab.experiments import plots
-from lab.experiments.lab import WORKERS, Lab, before, hash_counts, moves, overview
-from lab.experiments.page import Findings, Section
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS, moves
+from lab.tools import plots
+from lab.tools.page import Findings, Section
+from lab.workloads.known_counts import hash_counts
+from lab.workloads.overview import before, overview
+from lab.workloads.plan import WorkloadRun
 from lab.workloads.rate import Rate
-from lab.workloads.running import Run
 
 NAMES: Final = ("all-at-once", "paced")
 RATES: Final = ("20k", "80k", "160k", "320k", "640k", "1200k", "2400k")
@@ -24,7 +27,7 @@ def load(lab: Lab) -> Findings:
     with lab.spark() as spark:
         for text in lab.pick(RATES, RATES[:2]):
             seconds = warm_up + 8 + gap * len(NAMES)
-            wanted = Run(
+            wanted = WorkloadRun(
                 hash_counts(keys),
                 Rate.parse(text),
                 WORKERS,

@@ -6,11 +6,13 @@ turn, to and fro. Queries 1 and 2 have no state to move and show what Spark alon
 
 from typing import Final
 
-from lab.experiments.lab import WORKERS, Lab, moves, overview
-from lab.experiments.page import Findings
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS, moves
+from lab.tools.page import Findings
 from lab.workloads.catalog import workload
+from lab.workloads.overview import overview
+from lab.workloads.plan import WorkloadRun
 from lab.workloads.rate import Rate
-from lab.workloads.running import Run
 
 NAMES: Final = ("all-at-once", "matched", "paced")
 STATELESS: Final = ("q1", "q2")
@@ -27,7 +29,7 @@ def nexmark(lab: Lab) -> Findings:
         for name in QUERIES:
             moved = () if name in STATELESS else moves(NAMES, BINS, warm_up + 6, gap)
             seconds = warm_up + (10 if name in STATELESS else 6 + gap * len(NAMES))
-            wanted = Run(workload(name), rate, WORKERS, seconds, warm_up, moved, BINS)
+            wanted = WorkloadRun(workload(name), rate, WORKERS, seconds, warm_up, moved, BINS)
             reports[name] = lab.run(spark, name, wanted)
     about = (
         f"{rate.until(10**6) - 1:,} events a second, {WORKERS} workers on 2 executors, {BINS} "

@@ -9,22 +9,25 @@ goes on with that in which it took more events a second.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from pyspark.sql import DataFrame
 
 import godwit as gw
-from lab.experiments import plots
-from lab.experiments import spark_queries as spark
-from lab.experiments.lab import LOCAL, Lab, surroundings
-from lab.experiments.page import Findings, Section, Table
+from lab.experiments.laboratory import LOCAL, Lab
+from lab.tools import plots
+from lab.tools.page import Findings, Section
+from lab.tools.spark_query import ROCKSDB
+from lab.tools.tables import ResultTable
+from lab.workloads import spark_queries as spark
 from lab.workloads.catalog import NEXMARK, NUMBERED, Workload
-from lab.workloads.counts import hash_count, random_ids
+from lab.workloads.counts import count_record, hash_count, random_ids
 from lab.workloads.nexmark import queries
+from lab.workloads.overview import surroundings
+from lab.workloads.plan import WorkloadRun
 from lab.workloads.rate import Rate
-from lab.workloads.report import Report
-from lab.workloads.running import Run
+from lab.workloads.report import RunReport
 
 WORKERS: Final = 2
 KEYS: Final = 1_000_000
@@ -50,7 +53,7 @@ ABOUT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class PeerCase:
     """A way to answer a question, and the sizes of epoch that it may choose from."""
 
     question: str
@@ -64,12 +67,12 @@ class Turns:
     """The turns of a contender with one size of epoch."""
 
     size: int
-    reports: list[Report]
+    reports: list[RunReport]
 
     @property
-    def middle(self) -> Report:
+    def middle(self) -> RunReport:
         """The turn with the median of events a second, or the slower one of two."""
-        return sorted(self.reports, key=Report.throughput)[(len(self.reports) - 1) // 2]
+        return sorted(self.reports, key=RunReport.throughput)[(len(self.reports) - 1) // 2]
 
     @property
     def rates(self) -> plots.Middle:
@@ -87,12 +90,12 @@ class Turns:
 def peers(lab: Lab) -> Findings:
     """How fast is Godwit beside Spark's own operators, while nothing moves?"""
     found: dict[tuple[str, str], Turns] = {}
-    runs: dict[str, Report] = {}
-    with lab.spark(LOCAL, spark.ROCKSDB) as session:
+    runs: dict[str, RunReport] = {}
+    with lab.spark(LOCAL, ROCKSDB) as session:
         for turn in range(lab.pick(TURNS, 1)):
             for one in contenders(lab.pick(KEYS, 20_000)):
                 key = one.question, one.name
-                sizes = [lab.pick(size, max(500, size // 50)) for size in one.sizes]
+                sizes = sorted({lab.pick(size, max(500, size // 50)) for size in one.sizes})
                 tried = []
                 for size in sizes if turn == 0 else [found[key].size]:
                     label = f"{', '.join(key)}, {size:,} an epoch, turn {turn + 1}"
@@ -105,7 +108,7 @@ def peers(lab: Lab) -> Findings:
     return findings(found, runs)
 
 
-def findings(found: Mapping[tuple[str, str], Turns], runs: Mapping[str, Report]) -> Findings:
+def findings(found: Mapping[tuple[str, str], Turns], runs: Mapping[str, RunReport]) -> Findings:
     """What the turns of all contenders show, by question and name; and all runs that there were."""
     bars: dict[str, dict[str, plots.Middle]] = {}
     for (question, name), turns in found.items():
@@ -122,7 +125,7 @@ def findings(found: Mapping[tuple[str, str], Turns], runs: Mapping[str, Report])
     )
 
 
-def contenders(keys: int) -> Iterator[Contender]:
+def contenders(keys: int) -> Iterator[PeerCase]:
     """All of them; Godwit comes first in each question."""
     counting = partial(Workload, source=NUMBERED, mode="update")
     for question, name, make, sizes in (
@@ -138,17 +141,17 @@ def contenders(keys: int) -> Iterator[Contender]:
         ("count by a function", "transformWithStateInPandas", spark.count_by_pandas, SMALL),
         ("count by a function", "transformWithState", spark.count_by_rows, SMALL),
     ):
-        yield Contender(question, name, counting(name, make=partial(make, keys=keys)), sizes)
+        yield PeerCase(question, name, counting(name, make=partial(make, keys=keys)), sizes)
     auctions = partial(Workload, source=NEXMARK)
-    yield Contender("join", OURS, auctions("q3", make=join_of_two_scans), MEDIUM)
-    yield Contender("join", f"{OURS}, one scan", auctions("q3", make=queries.q3), MEDIUM)
+    yield PeerCase("join", OURS, auctions("q3", make=join_of_two_scans), MEDIUM)
+    yield PeerCase("join", f"{OURS}, one scan", auctions("q3", make=queries.q3), MEDIUM)
     joined = auctions("sellers", make=spark.sellers)
-    yield Contender("join", "stream-stream join", joined, MEDIUM)
+    yield PeerCase("join", "stream-stream join", joined, MEDIUM)
     windows = partial(auctions, "windows", options={"dilation": DILATION}, closing=True)
     ours = partial(queries.hot_items, length=WINDOW, slide=WINDOW, delay="0 s")
-    yield Contender("windows", OURS, windows(make=ours), LARGE)
+    yield PeerCase("windows", OURS, windows(make=ours), LARGE)
     theirs = partial(spark.bids_by_window, length=WINDOW)
-    yield Contender("windows", "groupBy(window)", windows(make=theirs), LARGE)
+    yield PeerCase("windows", "groupBy(window)", windows(make=theirs), LARGE)
 
 
 def join_of_two_scans(events: DataFrame) -> gw.Stream:
@@ -160,22 +163,17 @@ def join_of_two_scans(events: DataFrame) -> gw.Stream:
 def count_by_function(events: DataFrame, keys: int) -> gw.Stream:
     """How often has each id come? By a Python function for each record."""
     return gw.stream(random_ids(events, keys)).state_machine(
-        "ids", key="id", function=count, state="n long", output=spark.COUNTS
+        "ids", key="id", function=count_record, state="n long", output=spark.COUNTS
     )
 
 
-def count(key: int, value: Any, state: Any) -> list[tuple[int, int]]:
-    state.n = (state.n or 0) + 1
-    return [(key, state.n)]
-
-
-def _run(one: Contender, size: int) -> Run:
+def _run(one: PeerCase, size: int) -> WorkloadRun:
     seconds, skipped = size * EPOCHS / RATE, size * SKIPPED / RATE
     rate = Rate.parse(str(RATE))
-    return Run(one.workload, rate, WORKERS, seconds, skipped, epoch_events=size)
+    return WorkloadRun(one.workload, rate, WORKERS, seconds, skipped, epoch_events=size)
 
 
-def _table(found: Mapping[tuple[str, str], Turns]) -> Table:
+def _table(found: Mapping[tuple[str, str], Turns]) -> ResultTable:
     rows = []
     for (question, name), turns in found.items():
         rate, lowest, highest = turns.rates
@@ -184,4 +182,4 @@ def _table(found: Mapping[tuple[str, str], Turns]) -> Table:
         cells = [told, f"{turns.epoch:.2f}", f"{turns.size:,}"]
         rows.append([question, name, *cells, "" if OURS in name else f"{faster:,.1f} x"])
     header = ["", "by", "events/s", "epoch, s", "events an epoch", "Godwit is faster"]
-    return Table(header, rows)
+    return ResultTable(header, rows)

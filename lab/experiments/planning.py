@@ -13,10 +13,11 @@ import numpy as np
 
 from godwit.model.routing import Routing
 from godwit.planner import intervals_of, scattered, single_step
-from lab.experiments import plots
 from lab.experiments.costs import GAMMA, SEED, SKEW, TASKS, Month
-from lab.experiments.lab import Lab
-from lab.experiments.page import Findings, Section, Table
+from lab.experiments.laboratory import Lab
+from lab.tools import plots
+from lab.tools.page import Findings, Section
+from lab.tools.tables import ResultTable
 
 TAU: Final = 0.2
 
@@ -47,7 +48,7 @@ def planning(lab: Lab) -> Findings:
     return Findings(
         [
             Section("Time by number of tasks", about, figure),
-            Section("Milliseconds", table=Table(["planner", "tasks", "ms"], rows)),
+            Section("Milliseconds", table=ResultTable(["planner", "tasks", "ms"], rows)),
         ],
         numbers={"milliseconds": series},
     )
@@ -72,7 +73,7 @@ def projection(lab: Lab) -> Findings:
     return Findings(
         [
             Section("Time by number of partitionings", about, figure),
-            Section("Seconds", table=Table(header, cells)),
+            Section("Seconds", table=ResultTable(header, cells)),
         ],
         numbers={"projections": [dict(zip(header, row, strict=True)) for row in rows]},
     )

@@ -6,29 +6,26 @@ Spark's own operator over the same rows, whose reads are not limited.
 """
 
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from statistics import median_low
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from lab.experiments import plots
-from lab.experiments.lab import Lab
-from lab.experiments.losing import (
+from lab.experiments.executor_loss import (
     PHASES,
-    RATE,
-    ROW_BYTES,
-    ROWS,
     WORKERS,
-    Losing,
-    LosingSpark,
+    GodwitUnderLoss,
     Recovery,
+    SparkUnderLoss,
 )
-from lab.experiments.page import Findings, Section, Table
-from lab.experiments.spark_queries import use_rocksdb
+from lab.experiments.laboratory import Lab
+from lab.tools import plots
+from lab.tools.page import Findings, Section
+from lab.tools.session import scratch
+from lab.tools.spark_query import use_store
+from lab.tools.tables import ResultTable
+from lab.workloads.profiles import FETCH_RATE, ROW_BYTES, ROWS
 
 CLUSTER: Final = f"local-cluster[{WORKERS},2,1024]"
 CONF: Final = {
@@ -72,16 +69,16 @@ def recovery(lab: Lab) -> Findings:
 
 def _killed(spark: SparkSession, size: float, times: int) -> Iterator[tuple[str, Recovery]]:
     """With state of so many GB; the query goes on from the same checkpoint, with replicas."""
-    with _directory() as directory:
+    with scratch() as directory:
         for way, replicas in ((CHECKPOINT, 0), (REPLICAS, 1)):
-            query = Losing.start(spark, directory / "godwit", _keys(size), replicas)
+            query = GodwitUnderLoss.start(spark, directory / "godwit", _keys(size), replicas)
             try:
                 for _ in range(times):
                     yield way, query.lose()
             finally:
                 query.query.stop()
-        use_rocksdb(spark)
-        own = LosingSpark.start(spark, directory / "spark", _keys(size))
+        use_store(spark, "rocksdb")
+        own = SparkUnderLoss.start(spark, directory / "spark", _keys(size))
         try:
             for _ in range(times):
                 yield OWN, own.lose()
@@ -91,19 +88,12 @@ def _killed(spark: SparkSession, size: float, times: int) -> Iterator[tuple[str,
 
 def _hung(spark: SparkSession, size: float) -> Iterator[tuple[str, Recovery]]:
     """An executor is stopped, rather than killed."""
-    with _directory() as directory:
-        query = Losing.start(spark, directory / "godwit", _keys(size), replicas=1)
+    with scratch() as directory:
+        query = GodwitUnderLoss.start(spark, directory / "godwit", _keys(size), replicas=1)
         try:
             yield HUNG, query.lose(signal.SIGSTOP)
         finally:
             query.query.stop()
-
-
-@contextmanager
-def _directory() -> Iterator[Path]:
-    """One that is deleted afterwards, whoever still writes to it."""
-    with tempfile.TemporaryDirectory(prefix="godwit-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
 
 
 def _keys(size: float) -> int:
@@ -121,9 +111,9 @@ def findings(found: Found) -> Findings:
     about = (
         f"{WORKERS} executors with a worker each and {ROWS:,} records an epoch, rows of "
         f"{ROW_BYTES} bytes; the executor that came last is killed in the middle of an epoch. An "
-        f"executor reads {RATE / 1e6:.0f} MB/s from the checkpoint, in place of a network; Spark's "
-        f"own reads are not limited. Of {max(map(len, found.values()))} losses, the one of median "
-        "length. Spark is told only as a whole."
+        f"executor reads {FETCH_RATE / 1e6:.0f} MB/s from the checkpoint, in place of a network; "
+        f"Spark's own reads are not limited. Of {max(map(len, found.values()))} losses, the one of "
+        "median length. Spark is told only as a whole."
     )
     header = [
         "GB",
@@ -142,7 +132,7 @@ def findings(found: Found) -> Findings:
             Section("Fetching", figure=plots.curves(fetching, "state, GB", "fetching, s", log="")),
             Section(
                 "Seconds",
-                table=Table(header, [_row(*one, shown[one], found[one]) for one in found]),
+                table=ResultTable(header, [_row(*one, shown[one], found[one]) for one in found]),
             ),
         ],
         numbers={

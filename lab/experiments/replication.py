@@ -8,11 +8,16 @@ from typing import Final
 
 import numpy as np
 
-from lab.experiments.lab import WORKERS, Lab, hash_counts, overview
-from lab.experiments.page import Findings, Section, Table
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS
+from lab.tools.page import Findings, Section
+from lab.tools.tables import ResultTable
+from lab.tools.turns import in_turn
+from lab.workloads.known_counts import hash_counts
+from lab.workloads.overview import overview
+from lab.workloads.plan import WorkloadRun
 from lab.workloads.rate import SECOND, Rate
-from lab.workloads.report import Report
-from lab.workloads.running import Run
+from lab.workloads.report import RunReport
 
 NAMES: Final = {0: "no replicas", 1: "replicas"}
 FLOOD: Final = Rate.parse("2M")  # more than the query bears
@@ -25,17 +30,16 @@ def replication(lab: Lab) -> Findings:
     """What does it cost a query to have replicas?"""
     keys = lab.pick(2_000_000, 100_000)
     warm_up, seconds, turns = lab.pick((6.0, 22.0, 3), (3.0, 9.0, 1))
-    reports: dict[str, Report] = {}
+    reports: dict[str, RunReport] = {}
     with lab.spark() as spark:
-        flood = Run(hash_counts(keys), FLOOD, WORKERS, lab.pick(5.0, 1.0), 0.5, bins=BINS)
+        flood = WorkloadRun(hash_counts(keys), FLOOD, WORKERS, lab.pick(5.0, 1.0), 0.5, bins=BINS)
         flooded = lab.run(spark, GREATEST, replace(flood, epoch_events=EPOCH))
         borne = flooded.throughput()
         half = Rate.parse(f"{round(borne / 2)}")
-        wanted = Run(hash_counts(keys), half, WORKERS, seconds, warm_up, bins=BINS)
-        for turn in range(turns):
-            for replicas, name in list(NAMES.items())[:: 1 if turn % 2 else -1]:
-                label = f"{name}, {turn + 1}"
-                reports[label] = lab.run(spark, label, replace(wanted, replicas=replicas))
+        wanted = WorkloadRun(hash_counts(keys), half, WORKERS, seconds, warm_up, bins=BINS)
+        for turn, replicas in in_turn(reversed(NAMES), turns):
+            label = f"{NAMES[replicas]}, {turn}"
+            reports[label] = lab.run(spark, label, replace(wanted, replicas=replicas))
     about = (
         f"Hash count over {keys:,} known keys, {half.until(SECOND) - 1:,} events a second, half of "
         f"the {borne:,.0f} that it bears; {WORKERS} workers on 2 executors. Runs take turns."
@@ -50,7 +54,7 @@ def replication(lab: Lab) -> Findings:
     )
 
 
-def _costs(reports: dict[str, Report], turns: int) -> Table:
+def _costs(reports: dict[str, RunReport], turns: int) -> ResultTable:
     """With and without, and what the former is of the latter."""
     header = ["", "p50 s", "p99 s", "processor s", "memory MiB", "keepers: processor s"]
     header += ["keepers: MB read", "keepers: MiB"]
@@ -60,13 +64,12 @@ def _costs(reports: dict[str, Report], turns: int) -> Table:
     }
     rows = [[name, *(f"{value:.2f}" for value in values)] for name, values in found.items()]
     ratios = found["replicas"][:4] / found["no replicas"][:4]
-    return Table(header, [*rows, ["ratio", *(f"{one:.2f} x" for one in ratios), "", "", ""]])
+    return ResultTable(header, [*rows, ["ratio", *(f"{one:.2f} x" for one in ratios), "", "", ""]])
 
 
-def _numbers(report: Report) -> list[float]:
+def _numbers(report: RunReport) -> list[float]:
     """Percentiles are exact: the buckets of a histogram are wider than what is looked for."""
-    used, answered = report.usage, report.answered()
-    epochs = [epoch for epoch in report.measured() if epoch in answered]
+    used, epochs = report.usage, report.timed()
     assert used is not None
     each = [report.latencies(epoch) / SECOND for epoch in epochs]
     weights = [

@@ -5,7 +5,6 @@ target that a planner finds from the load and state that were measured until the
 migrations to come, which the Markov-aware one looks at, are those of going back and forth.
 """
 
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,14 +15,18 @@ from godwit.inspect.targets import PLANNERS
 from godwit.planner.chain import Chain
 from godwit.planner.coarse import merged
 from godwit.planner.iteration import project
-from lab.experiments import plots
-from lab.experiments.lab import WORKERS, Lab, overview
-from lab.experiments.page import Findings, Section, Table
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS
+from lab.tools import plots
+from lab.tools.page import Findings, Section
+from lab.tools.session import scratch
+from lab.tools.tables import ResultTable
 from lab.workloads.catalog import NUMBERED, Workload
+from lab.workloads.overview import overview
 from lab.workloads.patterns import frequent_patterns
+from lab.workloads.plan import BINS, ScheduledMove, WorkloadRun
 from lab.workloads.rate import Rate
-from lab.workloads.report import Report
-from lab.workloads.running import BINS, Move, Run
+from lab.workloads.report import RunReport
 
 RATE: Final = "300"  # tweets a second
 AFTER: Final = 8.0  # seconds
@@ -35,11 +38,10 @@ def response(lab: Lab) -> Findings:
     """How long do answers take after a migration, by planner and length of the window?"""
     windows = lab.pick((2, 6), (2,))
     warm_up, at = 8.0, 14.0
-    reports: dict[str, Report] = {}
+    reports: dict[str, RunReport] = {}
     lines: dict[str, list[tuple[float, float]]] = {planner: [] for planner in PLANNERS}
     rows = []
-    with tempfile.TemporaryDirectory(prefix="godwit-") as name, lab.spark() as spark:
-        costs = Path(name)
+    with scratch() as costs, lab.spark() as spark:
         projected(costs)
         for window in windows:
             make = partial(frequent_patterns, window=f"{window} s", support=20)
@@ -47,8 +49,10 @@ def response(lab: Lab) -> Findings:
             for planner in PLANNERS:
                 label = f"{window} s, {planner}"
                 known = costs if planner == "markov" else None
-                move = Move(at, WORKERS - 1, "all-at-once", planner, known)
-                wanted = Run(workload, Rate.parse(RATE), WORKERS, at + AFTER, warm_up, (move,))
+                move = ScheduledMove(at, WORKERS - 1, "all-at-once", planner, known)
+                wanted = WorkloadRun(
+                    workload, Rate.parse(RATE), WORKERS, at + AFTER, warm_up, (move,)
+                )
                 report = reports[label] = lab.run(spark, label, wanted)
                 before, after = mean(report, warm_up, at), mean(report, at, at + AFTER)
                 lines[planner].append((window, after))
@@ -66,7 +70,7 @@ def response(lab: Lab) -> Findings:
     return Findings(
         [
             Section("Response time after a migration", about, figure),
-            Section("By planner", table=Table(header, rows)),
+            Section("By planner", table=ResultTable(header, rows)),
             *overview(reports),
         ],
         reports,
@@ -80,7 +84,7 @@ def projected(directory: Path) -> None:
     project(merged(chain, equal, equal, TAU, GAMMA, partitionings=5_000), directory)
 
 
-def mean(report: Report, begin: float, end: float) -> float:
+def mean(report: RunReport, begin: float, end: float) -> float:
     """Of the median latencies of the slots between two times."""
     line = report.timeline()
     within = (line.begin >= begin) & (line.begin < end)

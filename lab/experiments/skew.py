@@ -12,14 +12,17 @@ from typing import Final
 
 import numpy as np
 
-from lab.experiments import plots
-from lab.experiments.lab import WORKERS, Lab, overview
-from lab.experiments.page import Findings, Section, Table
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS
+from lab.tools import plots
+from lab.tools.page import Findings, Section
+from lab.tools.tables import ResultTable
 from lab.workloads.catalog import NUMBERED, Workload
 from lab.workloads.counts import ANSWER, WORDS_A_LINE, look_ups
+from lab.workloads.overview import overview
+from lab.workloads.plan import REBALANCE, ScheduledMove, WorkloadRun
 from lab.workloads.rate import Rate
-from lab.workloads.report import Report
-from lab.workloads.running import REBALANCE, Move, Run
+from lab.workloads.report import RunReport
 
 WORDS: Final = 200
 BINS: Final = 1024
@@ -32,8 +35,8 @@ def skew(lab: Lab) -> Findings:
     warm_up, at, seconds = lab.pick((12.0, 24.0, 42.0), (8.0, 14.0, 24.0))
     workload = Workload("look-ups", NUMBERED, partial(look_ups, words=WORDS))
     rate = Rate.parse(str(LINES))
-    still = Run(workload, rate, WORKERS, seconds, warm_up, bins=BINS, epoch_events=EPOCH)
-    moving = replace(still, moves=(Move(at, REBALANCE),))
+    still = WorkloadRun(workload, rate, WORKERS, seconds, warm_up, bins=BINS, epoch_events=EPOCH)
+    moving = replace(still, moves=(ScheduledMove(at, REBALANCE),))
     with lab.spark() as spark:
         reports = {
             "as hashed": lab.run(spark, "as hashed", still),
@@ -63,20 +66,20 @@ def skew(lab: Lab) -> Findings:
     return Findings(
         [
             Section("Length of epochs", about, figure),
-            Section(f"Epochs before {at:g} s and after the move", table=Table(header, rows)),
+            Section(f"Epochs before {at:g} s and after the move", table=ResultTable(header, rows)),
             *overview(reports),
         ],
         reports,
     )
 
 
-def _lengths(report: Report) -> list[tuple[float, float]]:
+def _lengths(report: RunReport) -> list[tuple[float, float]]:
     """When each epoch was delivered, and the seconds since the one before."""
     delivered = [epoch.delivered for epoch in report.epochs]
     return list(zip(delivered[1:], np.diff(delivered).tolist(), strict=True))
 
 
-def _cells(report: Report, begin: float, end: float) -> list[str]:
+def _cells(report: RunReport, begin: float, end: float) -> list[str]:
     """Of the epochs that began and were delivered between two times."""
     epochs = [
         (epoch.last - epoch.first, epoch.delivered - before.delivered)

@@ -4,28 +4,27 @@ Each strategy has a run of its own over the same state. Beside them Spark's own 
 stopped between two epochs, its checkpoint repartitioned from 2 to 4, and the query started again.
 """
 
-import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lab.experiments.lab import (
-    WORKERS,
-    Lab,
-    hash_counts,
-    one_each,
-    overview,
-)
-from lab.experiments.page import Findings
-from lab.experiments.spark_queries import count_by_group, use_rocksdb
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS, one_each
+from lab.tools.page import Findings
+from lab.tools.session import scratch
+from lab.tools.spark_query import await_gap, use_store
 from lab.workloads.catalog import NUMBERED, Workload
+from lab.workloads.known_counts import hash_counts
+from lab.workloads.overview import overview
+from lab.workloads.plan import WorkloadRun
 from lab.workloads.rate import Rate
-from lab.workloads.report import Migration, Report
-from lab.workloads.running import Recorder, Run, end_on_spark, start_on_spark
+from lab.workloads.recorder import Recorder
+from lab.workloads.report import ObservedMigration, RunReport
+from lab.workloads.runner import run_on_spark, start_on_spark
+from lab.workloads.spark_queries import count_by_group
 
 NAMES: Final = ("all-at-once", "fluid", "batched:16", "matched", "paced")
 BINS: Final = 256
@@ -39,7 +38,7 @@ def strategies(lab: Lab) -> Findings:
     keys = lab.pick(6_000_000, 200_000)
     bins = lab.pick(BINS, 32)
     warm_up, at, seconds = lab.pick((8.0, 16.0, 56.0), (5.0, 8.0, 16.0))
-    wanted = Run(hash_counts(keys), Rate.parse("10k"), WORKERS, seconds, warm_up, bins=bins)
+    wanted = WorkloadRun(hash_counts(keys), Rate.parse("10k"), WORKERS, seconds, warm_up, bins=bins)
     with lab.spark() as spark:
         reports = {
             name: lab.run(spark, name, one) for name, one in one_each(wanted, NAMES, at).items()
@@ -55,17 +54,18 @@ def strategies(lab: Lab) -> Findings:
     return Findings(overview(reports, about), reports)
 
 
-def own_way(lab: Lab, spark: SparkSession, keys: int, seconds: float) -> Report:
+def own_way(lab: Lab, spark: SparkSession, keys: int, seconds: float) -> RunReport:
     """Spark's query fills its store, catches up, and is repartitioned after half of the time."""
-    use_rocksdb(spark)
+    use_store(spark, "rocksdb")
     filling = max(10, keys // 80_000)  # seconds
     rate = Rate.parse(f"{keys // filling} for {filling} s, 10k for {10 * seconds} s")
     workload = Workload(OWN_WAY, NUMBERED, partial(count_by_group, keys=keys), mode="update")
-    wanted = Run(workload, rate, 2, filling + seconds, filling, epoch_events=EPOCH)
-    with tempfile.TemporaryDirectory(prefix="godwit-") as name:
-        directory = Path(name)
+    wanted = WorkloadRun(workload, rate, 2, filling + seconds, filling, epoch_events=EPOCH)
+    with scratch() as directory:
         checkpoint = directory / "checkpoint"
-        recorder = Recorder(wanted, checkpoint, lambda line: lab.say(f"  {line}"))
+        recorder = Recorder(
+            wanted.report(), wanted.events, checkpoint, lambda line: lab.say(f"  {line}")
+        )
 
         def start(partitions: int) -> StreamingQuery:
             spark.conf.set("spark.sql.shuffle.partitions", partitions)
@@ -79,29 +79,17 @@ def own_way(lab: Lab, spark: SparkSession, keys: int, seconds: float) -> Report:
             query.awaitTermination(
                 max(1, int(recorder.began + filling + seconds / 2 - time.time()))
             )
-            _await_gap(query)  # Spark repartitions only what is whole
+            await_gap(query, PERIOD / 2)  # Spark repartitions only what is whole
         finally:
             query.stop()
-        asked = time.time() - recorder.began
-        lab.say(f"  {asked:.1f} s: stopped")
+        asked = recorder.now
+        recorder.say("stopped")
         spark._streamingCheckpointManager.repartition(str(checkpoint), 4)
-        lab.say(f"  {time.time() - recorder.began:.1f} s: repartitioned")
+        recorder.say("repartitioned")
         before = len(recorder.report.epochs)
-        end_on_spark(start(4), recorder)
+        run_on_spark(start(4), recorder)
     report = recorder.report
     report.about = {**report.about, "label": OWN_WAY}
     ended = report.epochs[before].delivered
-    report.migrations = [Migration("counts", "restart", 0, 1.0, asked, ended, "done")]
+    report.migrations = [ObservedMigration("counts", "restart", 0, 1.0, asked, ended, "done")]
     return report
-
-
-def _await_gap(query: StreamingQuery) -> None:
-    """Wait for the end of an epoch after which there is time until the next one."""
-    before = query.lastProgress
-    while query.isActive:
-        newest = query.lastProgress
-        if newest is not None and (before is None or newest.batchId > before.batchId):
-            if newest.batchDuration < 500 * PERIOD:
-                return
-            before = newest
-        time.sleep(0.01)

@@ -6,11 +6,14 @@ In each run a quarter of the state moves by each strategy in turn.
 from collections.abc import Iterable
 from typing import Final
 
-from lab.experiments.lab import WORKERS, Lab, hash_counts, moves, overview
-from lab.experiments.page import Findings
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS, moves
+from lab.tools.page import Findings
+from lab.workloads.known_counts import hash_counts
+from lab.workloads.overview import overview
+from lab.workloads.plan import WorkloadRun
 from lab.workloads.rate import Rate
-from lab.workloads.report import Report
-from lab.workloads.running import Run
+from lab.workloads.report import RunReport
 
 KEYS: Final = 2_000_000
 MANY_KEYS: Final = (500_000, 2_000_000, 8_000_000)
@@ -44,14 +47,14 @@ def proportional(lab: Lab) -> Findings:
 
 def _sweep(lab: Lab, fixed: str, cases: Iterable[tuple[str, int, int]]) -> Findings:
     warm_up, gap = lab.pick((8.0, 10.0), (5.0, 6.0))
-    reports: dict[str, Report] = {}
+    reports: dict[str, RunReport] = {}
     with lab.spark() as spark:
         for label, keys, bins in cases:
             names = ("all-at-once", f"batched:{max(1, bins // 32)}", "paced")
             reports[label] = lab.run(
                 spark,
                 label,
-                Run(
+                WorkloadRun(
                     hash_counts(keys),
                     Rate.parse("10k"),
                     WORKERS,

@@ -44,6 +44,11 @@ def look_ups(events: DataFrame, words: int = 10_000) -> gw.Stream:
 def look_up(key: str, value: Any, state: Any) -> list[tuple[str, int]]:
     """For `state_machine`, keyed by word."""
     time.sleep(ANSWER)
+    return count_record(key, value, state)
+
+
+def count_record(key: Any, value: Any, state: Any) -> list[tuple[Any, int]]:
+    """Counts the records of a key, one call a record, for `state_machine`."""
     state.n = (state.n or 0) + 1
     return [(key, state.n)]
 

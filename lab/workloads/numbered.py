@@ -15,7 +15,7 @@ RATE: Final = Rate.parse("10k")
 
 
 @dataclass(frozen=True)
-class Timeline:
+class EventClock:
     """When events take place: event time runs `dilation` times as fast as the `rate` says."""
 
     rate: Rate = RATE
@@ -35,7 +35,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Numbered(Timeline):
+class Numbered(EventClock):
     """Events with their number and time, in the order of both."""
 
     SCHEMA: ClassVar[pa.Schema] = pa.schema([("event", pa.int64()), ("time", MOMENT)])

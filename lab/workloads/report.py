@@ -13,7 +13,7 @@ outputs wait for the next epoch, the events of the last one have no latency, sin
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class DeliveredEpoch:
     """Events `first` up to `last` became visible at `delivered`, seconds after the begin.
 
     `moved` bins, by operator, have another worker than before, and so has a `share` of the records.
@@ -48,7 +48,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class ObservedMigration:
     """A migration of one operator; times are seconds after the begin.
 
     It moves `bins`, with a `share` of the bytes of the operator's state. If it is an executor that
@@ -76,7 +76,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class LatencyTimeline:
     """By slots of 250 ms in which events took place: its begin, and the median and greatest latency
     of its events, in seconds."""
 
@@ -107,21 +107,24 @@ class Disturbance:
 
 
 @dataclass(slots=True)
-class Report:
+class RunReport:
     """The epochs and migrations of a run; the first `warm_up` seconds are not measured.
 
+    Epochs are only added.
     `about` says what was run, and `closing` whether its outputs wait for windows to close; `memory`
-    has samples, seconds after the begin and MiB.
+    has samples, seconds after the begin and MiB. `ending` says why it ended early, if it did.
     """
 
     rate: Rate
     warm_up: float
     about: Mapping[str, Any] = field(default_factory=dict)
-    epochs: list[Epoch] = field(default_factory=list)
-    migrations: list[Migration] = field(default_factory=list)
+    epochs: list[DeliveredEpoch] = field(default_factory=list)
+    migrations: list[ObservedMigration] = field(default_factory=list)
     memory: list[tuple[float, float]] = field(default_factory=list)
     usage: Usage | None = None
     closing: bool = False
+    ending: str = ""
+    _line: tuple[object, LatencyTimeline] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any], *, closing: bool) -> Self:
@@ -130,37 +133,43 @@ class Report:
             Rate.parse(found["rate"]),
             found["warm_up"],
             found["about"],
-            [Epoch(**epoch) for epoch in found["epochs"]],
-            [Migration(**migration) for migration in found["migrations"]],
+            [DeliveredEpoch(**epoch) for epoch in found["epochs"]],
+            [ObservedMigration(**migration) for migration in found["migrations"]],
             [(at, mib) for at, mib in found["memory"]],
             Usage(**found["usage"]) if found.get("usage") else None,
             closing,
+            found.get("ending", ""),
         )
 
-    def visible(self, epoch: Epoch) -> float:
+    def visible(self, epoch: DeliveredEpoch) -> float:
         """When the outputs of its events are visible, in seconds after the begin."""
         after = bisect_right(self.epochs, epoch.number, key=lambda one: one.number)
         is_last = after == len(self.epochs)
         return self.epochs[after].delivered if self.closing and not is_last else epoch.delivered
 
-    def answered(self) -> list[Epoch]:
+    def answered(self) -> list[DeliveredEpoch]:
         """The epochs with events whose outputs came before the end of the run, if any did."""
         epochs = [epoch for epoch in self.epochs if epoch.last > epoch.first]
         return epochs[:-1] if self.closing and len(epochs) > 1 else epochs
 
-    def latencies(self, epoch: Epoch) -> npt.NDArray[np.int64]:
+    def latencies(self, epoch: DeliveredEpoch) -> npt.NDArray[np.int64]:
         """Of the events of an epoch, in microseconds; of many events, some at equal distances and
         the first, which waits longest."""
         return np.int64(self.visible(epoch) * SECOND) - self._intended(epoch)
 
-    def _intended(self, epoch: Epoch) -> npt.NDArray[np.int64]:
+    def _intended(self, epoch: DeliveredEpoch) -> npt.NDArray[np.int64]:
         count = min(epoch.last - epoch.first, SAMPLE)
         return self.rate.times(np.linspace(epoch.first, epoch.last, count, False).astype(np.int64))
 
-    def measured(self) -> list[Epoch]:
+    def measured(self) -> list[DeliveredEpoch]:
         """The epochs whose events all took place after the warm-up."""
         first = self.rate.until(int(self.warm_up * SECOND) - 1)
         return [epoch for epoch in self.epochs if epoch.last > epoch.first >= first]
+
+    def timed(self) -> list[DeliveredEpoch]:
+        """The measured epochs whose outputs came before the end of the run."""
+        answered = {epoch.number for epoch in self.answered()}
+        return [epoch for epoch in self.measured() if epoch.number in answered]
 
     def steady(self) -> Floats:
         """The greatest latencies of slots after the warm-up and before anything moved."""
@@ -186,21 +195,25 @@ class Report:
         latter's events whose keys moved in that very epoch, and of the others."""
         found = {name: Histogram() for name in ("all", "steady", "moving", "moved", "unmoved")}
         spans = self.spans()
-        answered = self.answered()
-        for epoch in self.measured():
-            if epoch not in answered:
-                continue
+        for epoch in self.timed():
             latencies = self.latencies(epoch)
             each = (epoch.last - epoch.first) / max(len(latencies), 1)
             found["all"].add(latencies, each)
-            began = float(self.rate.times(np.array([epoch.first]))[0]) / SECOND
-            if not any(first <= self.visible(epoch) and began <= last for first, last in spans):
+            if not self._is_moving(epoch, spans):
                 found["steady"].add(latencies, each)
                 continue
             found["moving"].add(latencies, each)
             found["moved"].add(latencies, each * epoch.share)
             found["unmoved"].add(latencies, each * (1 - epoch.share))
         return {name: histogram for name, histogram in found.items() if histogram.total}
+
+    def _began(self, epoch: DeliveredEpoch) -> float:
+        """When its first event took place."""
+        return float(self.rate.times(np.array([epoch.first]))[0]) / SECOND
+
+    def _is_moving(self, epoch: DeliveredEpoch, spans: Sequence[tuple[float, float]]) -> bool:
+        visible, began = self.visible(epoch), self._began(epoch)
+        return any(first <= visible and began <= last for first, last in spans)
 
     def throughput(self) -> float:
         """Events a second, from the end of the warm-up to the delivery of the last of them."""
@@ -209,7 +222,14 @@ class Report:
         seconds = epochs[-1].delivered - (max(before) if before else self.warm_up)
         return (epochs[-1].last - epochs[0].first) / seconds
 
-    def timeline(self) -> Timeline:
+    def timeline(self) -> LatencyTimeline:
+        """Of all epochs so far; made once, and anew when there are more of them."""
+        known = len(self.epochs), self.closing
+        if self._line is None or self._line[0] != known:
+            self._line = known, self._timeline()
+        return self._line[1]
+
+    def _timeline(self) -> LatencyTimeline:
         slots: dict[int, list[npt.NDArray[np.int64]]] = {}
         for epoch in self.answered():
             latencies, slot = self.latencies(epoch), self._intended(epoch) // SLOT
@@ -217,11 +237,20 @@ class Report:
             for a, b in itertools.pairwise(borders):
                 slots.setdefault(int(slot[a]), []).append(latencies[a:b])
         joined = [np.concatenate(parts) / SECOND for _, parts in sorted(slots.items())]
-        return Timeline(
+        return LatencyTimeline(
             np.array(sorted(slots)) * (SLOT / SECOND),
             np.array([np.median(one) for one in joined]),
             np.array([one.max() for one in joined]),
         )
+
+    def slowest(self) -> tuple[float, float, bool] | None:
+        """When the slowest of the measured events took place, its latency, both in seconds, and
+        whether state moved meanwhile; None if nothing was measured."""
+        found = [(int(self.latencies(epoch)[0]), epoch) for epoch in self.timed()]
+        if not found:
+            return None
+        greatest, epoch = max(found, key=lambda one: one[0])
+        return self._began(epoch), greatest / SECOND, self._is_moving(epoch, self.spans())
 
     def disturbances(self) -> list[Disturbance]:
         """Of each migration, as long as it is felt."""
@@ -269,6 +298,7 @@ class Report:
             "memory": self.memory,
             "usage": self.usage and asdict(self.usage),
             "closing": self.closing,
+            "ending": self.ending,
         }
 
 

@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 EVENTS = Numbered(rate=Rate.parse("100"))
 SIZE = 1200  # events of a batch
 Rows = list[dict[str, Any]]
-Run = Callable[[Callable[[DataFrame], gw.Stream]], Rows]
+WorkloadRun = Callable[[Callable[[DataFrame], gw.Stream]], Rows]
 
 
 @pytest.fixture
-def run(spark: SparkSession, tmp_path: Path) -> Run:
+def run(spark: SparkSession, tmp_path: Path) -> WorkloadRun:
     """Runs a workload over two batches, between which all its operators move; returns what it
     delivers."""
 
@@ -60,21 +60,21 @@ def last(rows: Rows, key: str, value: str) -> dict[Any, Any]:
     return {row[key]: row[value] for row in sorted(rows, key=lambda row: row["epoch"])}
 
 
-def test_word_count(run: Run, events: DataFrame) -> None:
+def test_word_count(run: WorkloadRun, events: DataFrame) -> None:
     lines = [row.line for row in counts.lines(events, 50).collect()]
     found = run(lambda events: counts.word_count(events, 50))
     assert last(found, "word", "n") == Counter(word for line in lines for word in line.split())
 
 
 @pytest.mark.parametrize("count", [counts.hash_count, counts.key_count])
-def test_ids(count: Callable[..., gw.Stream], run: Run, events: DataFrame) -> None:
+def test_ids(count: Callable[..., gw.Stream], run: WorkloadRun, events: DataFrame) -> None:
     dense = events.selectExpr("pmod(xxhash64(event), 100) AS id", "xxhash64(id, 1) AS hashed")
     column = "id" if count is counts.key_count else "hashed"
     found = last(run(lambda events: count(events, 100)), "id", "n")
     assert found == Counter(row[column] for row in dense.collect())
 
 
-def test_traffic(run: Run, events: DataFrame) -> None:
+def test_traffic(run: WorkloadRun, events: DataFrame) -> None:
     speeds = defaultdict(list)
     for row in roads.reports(events, 40).orderBy("time").collect():
         speeds[row.car].append(row.speed)
@@ -86,7 +86,7 @@ def test_traffic(run: Run, events: DataFrame) -> None:
     assert {car: last(found, "car", "average")[car] for car in fast} == pytest.approx(fast)
 
 
-def test_tolls(run: Run, events: DataFrame) -> None:
+def test_tolls(run: WorkloadRun, events: DataFrame) -> None:
     """Windows of 4 s that slide by 2 s, and more cars than a segment is good for."""
     length, slide = timedelta(seconds=4), timedelta(seconds=2)
     found = run(lambda events: roads.tolls(events, 20_000, 4, "4 s", "2 s"))
@@ -109,7 +109,7 @@ def test_tolls(run: Run, events: DataFrame) -> None:
     assert told == expected
 
 
-def test_accidents(run: Run, events: DataFrame) -> None:
+def test_accidents(run: WorkloadRun, events: DataFrame) -> None:
     cars = 24
     at: dict[int, int] = {}
     seen: dict[int, deque[int]] = defaultdict(lambda: deque(maxlen=roads.SAME))
@@ -128,7 +128,7 @@ def test_accidents(run: Run, events: DataFrame) -> None:
     assert Counter((row["segment"], row["broken"], row["told"]) for row in found) == expected
 
 
-def test_frequent_patterns(run: Run, events: DataFrame) -> None:
+def test_frequent_patterns(run: WorkloadRun, events: DataFrame) -> None:
     """At the end of each second: the patterns that are maximal among those that are frequent."""
     words, support, window = 12, 40, timedelta(seconds=3)
     tweets = [(row.time, row.words) for row in patterns.tweets(events, words).collect()]

@@ -16,24 +16,26 @@ from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.model.routing import Routing
 from lab.__main__ import main
-from lab.experiments.lab import disturbance_table, hash_counts
 from lab.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
 from lab.workloads.counts import WORDS_A_LINE, look_ups
+from lab.workloads.known_counts import hash_counts
+from lab.workloads.overview import disturbance_table
+from lab.workloads.plan import Departure, ScheduledMove
 from lab.workloads.rate import SECOND, Rate
-from lab.workloads.report import Epoch, Migration, Report
-from lab.workloads.running import Departure, Move, Recorder, Run, Runner, run
-
-
-def run_of(name: str = "key-count", **options: object) -> Run:
-    given = {"rate": Rate.parse("1k"), "workers": 2, "seconds": 10.0, "warm_up": 2.0} | options
-    return Run(workload(name), **given)  # type: ignore[arg-type]
+from lab.workloads.recorder import Recorder
+from lab.workloads.report import DeliveredEpoch, ObservedMigration, RunReport
+from lab.workloads.runner import Runner, run
+from tests.support.imagined_runs import run_of
 
 
 def test_latency_is_counted_from_the_intended_time() -> None:
     """Two epochs of 1,000 events each; the second is 2 s late, and all behind it wait with it."""
-    report = Report(Rate.parse("1k"), warm_up=0.0)
-    report.epochs = [Epoch(0, 0, 1000, 1.5), Epoch(1, 1000, 2000, 4.0, {"ids": 3}, 0.25)]
-    report.migrations = [Migration("ids", "paced", 3, 0.5, 2.0, 4.0, "done")]
+    report = RunReport(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [
+        DeliveredEpoch(0, 0, 1000, 1.5),
+        DeliveredEpoch(1, 1000, 2000, 4.0, {"ids": 3}, 0.25),
+    ]
+    report.migrations = [ObservedMigration("ids", "paced", 3, 0.5, 2.0, 4.0, "done")]
     found = report.summary()
     assert found["all"]["max"] == 3.0
     assert (found["moved"]["events"], found["unmoved"]["events"]) == (250, 750)
@@ -48,9 +50,13 @@ def test_latency_is_counted_from_the_intended_time() -> None:
 def test_a_window_is_closed_by_a_record_of_the_epoch_before() -> None:
     """What the first epoch's events close comes with the second. What the last ones' do comes with
     the end of the run, an epoch without events, and is not measured."""
-    epochs = [Epoch(0, 0, 1000, 1.5), Epoch(1, 1000, 2000, 2.75), Epoch(2, 2000, 2000, 9.0)]
+    epochs = [
+        DeliveredEpoch(0, 0, 1000, 1.5),
+        DeliveredEpoch(1, 1000, 2000, 2.75),
+        DeliveredEpoch(2, 2000, 2000, 9.0),
+    ]
     own, closing = (
-        Report(Rate.parse("1k"), 0.0, epochs=epochs, closing=some) for some in (False, True)
+        RunReport(Rate.parse("1k"), 0.0, epochs=epochs, closing=some) for some in (False, True)
     )
     assert own.timeline().greatest[[0, 4]].tolist() == [1.5, 1.75]
     assert closing.timeline().greatest.tolist() == [2.75, 2.5, 2.25, 2.0]
@@ -61,12 +67,14 @@ def test_a_window_is_closed_by_a_record_of_the_epoch_before() -> None:
 
 def test_a_disturbance_is_told_as_the_papers_tell_it() -> None:
     """Ten steady epochs of a second, and two while state moves, the second of which is late."""
-    report = Report(Rate.parse("1k"), warm_up=0.0)
-    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
-    report.epochs += [Epoch(10, 10_000, 11_000, 11.5, {"ids": 1}, 0.5, {"ids": 100})]
-    report.epochs += [Epoch(11, 11_000, 12_000, 19.0, {"ids": 2}, 0.5, {"ids": 200, "others": 9})]
-    report.epochs += [Epoch(12, 12_000, 13_000, 19.5, {}, 0.0, {"ids": 7})]
-    report.migrations = [Migration("ids", "fluid", 3, 0.25, 11.0, 19.0, "done")]
+    report = RunReport(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [DeliveredEpoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
+    report.epochs += [DeliveredEpoch(10, 10_000, 11_000, 11.5, {"ids": 1}, 0.5, {"ids": 100})]
+    report.epochs += [
+        DeliveredEpoch(11, 11_000, 12_000, 19.0, {"ids": 2}, 0.5, {"ids": 200, "others": 9})
+    ]
+    report.epochs += [DeliveredEpoch(12, 12_000, 13_000, 19.5, {}, 0.0, {"ids": 7})]
+    report.migrations = [ObservedMigration("ids", "fluid", 3, 0.25, 11.0, 19.0, "done")]
     (found,) = report.disturbances()
     assert (found.strategy, found.share, found.fetched) == ("fluid", 0.25, 300)
     assert (found.greatest, found.duration) == (8.0, 8.0)
@@ -77,20 +85,20 @@ def test_a_disturbance_is_told_as_the_papers_tell_it() -> None:
 
 def test_what_a_migration_leaves_behind_is_its_own() -> None:
     """The backlog of a migration delays events that come when it is over."""
-    report = Report(Rate.parse("1k"), warm_up=0.0)
-    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
-    report.epochs += [Epoch(10, 10_000, 11_000, 14.0, {"ids": 1})]
-    report.epochs += [Epoch(n, n * 1000, (n + 1) * 1000, n + 3.5) for n in (11, 12)]
-    report.epochs += [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(13, 20)]
-    report.migrations = [Migration("ids", "all-at-once", 1, 0.25, 10.6, 14.0, "done")]
+    report = RunReport(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [DeliveredEpoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(10)]
+    report.epochs += [DeliveredEpoch(10, 10_000, 11_000, 14.0, {"ids": 1})]
+    report.epochs += [DeliveredEpoch(n, n * 1000, (n + 1) * 1000, n + 3.5) for n in (11, 12)]
+    report.epochs += [DeliveredEpoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(13, 20)]
+    report.migrations = [ObservedMigration("ids", "all-at-once", 1, 0.25, 10.6, 14.0, "done")]
     assert report.summary()["steady"]["max"] == 1.5
     assert report.summary()["moving"]["max"] == 4.0
 
 
 def test_without_a_steady_state_nothing_is_compared_with_it() -> None:
-    report = Report(Rate.parse("1k"), warm_up=0.0)
-    report.epochs = [Epoch(0, 0, 5000, 6.0, {"ids": 1})]
-    report.migrations = [Migration("ids", "paced", 1, 0.25, 1.0, 6.0, "done")]
+    report = RunReport(Rate.parse("1k"), warm_up=0.0)
+    report.epochs = [DeliveredEpoch(0, 0, 5000, 6.0, {"ids": 1})]
+    report.migrations = [ObservedMigration("ids", "paced", 1, 0.25, 1.0, 6.0, "done")]
     (found,) = report.disturbances()
     assert (found.greatest, found.disruption, found.jitter) == (6.0, None, None)
     assert "steady" not in report.summary()
@@ -98,14 +106,18 @@ def test_without_a_steady_state_nothing_is_compared_with_it() -> None:
 
 
 def test_what_a_second_brings() -> None:
-    report = Report(Rate.parse("1k"), warm_up=1.0)
-    report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, 2.0 * n) for n in range(4)]
+    report = RunReport(Rate.parse("1k"), warm_up=1.0)
+    report.epochs = [DeliveredEpoch(n, n * 1000, (n + 1) * 1000, 2.0 * n) for n in range(4)]
     assert report.throughput() == 500.0
 
 
 def test_the_warm_up_does_not_count() -> None:
-    report = Report(Rate.parse("1k"), warm_up=1.0)
-    report.epochs = [Epoch(0, 0, 500, 9.0), Epoch(1, 500, 1500, 9.0), Epoch(2, 1500, 2000, 2.0)]
+    report = RunReport(Rate.parse("1k"), warm_up=1.0)
+    report.epochs = [
+        DeliveredEpoch(0, 0, 500, 9.0),
+        DeliveredEpoch(1, 500, 1500, 9.0),
+        DeliveredEpoch(2, 1500, 2000, 2.0),
+    ]
     assert report.histograms()["all"].total == 500
 
 
@@ -113,7 +125,7 @@ def test_the_warm_up_does_not_count() -> None:
 @pytest.mark.timeout(300)
 def test_a_workload_moves_while_it_runs(spark: SparkSession, tmp_path: Path) -> None:
     said: list[str] = []
-    move = Move(2.0, 4, "all-at-once")
+    move = ScheduledMove(2.0, 4, "all-at-once")
     wanted = replace(run_of(seconds=6.0, warm_up=0.0, moves=(move,)), workload=hash_counts(10_000))
     report = run(spark, wanted, tmp_path, said.append)
     assert report.epochs[-1].last == wanted.rate.until(6 * SECOND)
@@ -142,7 +154,7 @@ def test_the_load_of_a_workload_is_balanced_while_it_runs(
 ) -> None:
     """Three of four words, and three quarters of all that come, are of the same worker."""
     skewed = Workload("look-ups", NUMBERED, partial(look_ups, words=5))
-    move = Move.parse("at 2s rebalance with all-at-once")
+    move = ScheduledMove.parse("at 2s rebalance with all-at-once")
     wanted = replace(run_of(rate=Rate.parse("20"), seconds=5.0, warm_up=0.0), workload=skewed)
     report = run(spark, replace(wanted, moves=(move,), bins=64), tmp_path, lambda line: None)
     (migration,) = report.migrations
@@ -167,18 +179,20 @@ def test_what_is_sparks_own_business_runs_as_well(spark: SparkSession, tmp_path:
 
 @pytest.mark.spark
 def test_where_there_is_no_state_none_moves(spark: SparkSession, tmp_path: Path) -> None:
-    wanted = run_of("q1", seconds=2.0, warm_up=0.0, moves=(Move(1.0, 4),))
+    wanted = run_of("q1", seconds=2.0, warm_up=0.0, moves=(ScheduledMove(1.0, 4),))
     with pytest.raises(ConfigError, match="q1 has no state that could move"):
         run(spark, wanted, tmp_path, lambda line: None)
 
 
 def test_an_executor_has_left_with_the_first_epoch_without_it(tmp_path: Path) -> None:
     wanted = run_of()
-    recorder = Recorder(wanted, tmp_path, lambda line: None)
-    recorder.report.epochs = [Epoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(4)]
-    runner = Runner(wanted, recorder, tmp_path, lambda line: None)
+    recorder = Recorder(wanted.report(), wanted.events, tmp_path, lambda line: None)
+    recorder.report.epochs = [
+        DeliveredEpoch(n, n * 1000, (n + 1) * 1000, n + 1.5) for n in range(4)
+    ]
+    runner = Runner(wanted, recorder, tmp_path)
     runner.homes = {0: ("b", "b"), 1: ("a", "b"), 2: ("a", "b"), 3: ("b", "b")}
-    asked = Migration("ids", "executor killed", 8, 0.5, 2.0)
+    asked = ObservedMigration("ids", "executor killed", 8, 0.5, 2.0)
     found = runner.departed(asked, "a")
     assert (found.ended, found.outcome) == (4.5, "done")
     assert runner.departed(asked, "b").outcome == "open"
@@ -261,4 +275,4 @@ def test_all_workloads_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_move_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ConfigError, match="is no move"):
-        Move.parse("to 4 workers at 20s")
+        ScheduledMove.parse("to 4 workers at 20s")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from godwit.errors import ConfigError
-from lab.workloads.numbered import MOMENT, Timeline
+from lab.workloads.numbered import MOMENT, EventClock
 from lab.workloads.rate import Numbers
 
 EPOCH: Final = 50  # events of which one is a person, three are auctions and the others bids
@@ -86,7 +86,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Auctions(Timeline):
+class Auctions(EventClock):
     """The events of an auction house.
 
     `rate` is that of all events together. Of `hot_auctions` bids all but one go to a hot auction,

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import godwit as gw
-from lab.workloads.executors import processes
+from lab.tools.executors import processes
 
 KEYS = 5000
 ROWS = 2000  # an epoch

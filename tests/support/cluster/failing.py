@@ -27,7 +27,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.placement.slots import Placement
 from godwit.worker.replicas import read_reports
-from lab.workloads.executors import processes
+from lab.tools.executors import processes
 from tests.support.cluster.application import CONF, assert_open, start
 
 EVENTS = "events.json"

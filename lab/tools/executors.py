@@ -1,5 +1,7 @@
-"""The processes of a local cluster's executors, so that they can be killed or stopped."""
+"""The processes of a local cluster's executors, and how to end them."""
 
+import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,3 +20,11 @@ def processes(context: SparkContext) -> dict[str, int]:
                     words = command.split("\0")
                     found[words[words.index("--executor-id") + 1]] = int(entry.name)
     return found
+
+
+def kill(context: SparkContext, executor: str) -> None:
+    """End an executor, unless it has ended."""
+    process = processes(context).get(executor)
+    if process is not None:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)

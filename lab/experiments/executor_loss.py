@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
@@ -24,19 +23,21 @@ from godwit.log.history import History
 from godwit.model.routing import SEGMENTS
 from godwit.spark.executors import Executors, live
 from godwit.state.cache import SUFFIX, TOUCH_SECONDS
-from lab.workloads.executors import processes
+from lab.tools.executors import kill, processes
+from lab.tools.spark_query import await_condition, read_all, start
+from lab.workloads.profiles import (
+    FETCH_RATE,
+    FILLING,
+    OPERATOR,
+    ROWS,
+    Profiles,
+    incompressible,
+)
 
-OPERATOR: Final = "profiles"
 WORKERS: Final = 3
-ROW_BYTES: Final = 256
-ROWS: Final = 20_000  # an epoch: some for each segment
-RATE: Final = 125e6  # bytes a second that an executor reads from the checkpoint: 1 Gbit/s
-FILLING: Final = 10  # epochs that fill Spark's store
 MIDDLE: Final = 0.3  # seconds after an epoch ended: in the middle of the next one
 LONGEST: Final = 300.0  # seconds that a query may take to settle
 UNUSED: Final = 4 * TOUCH_SECONDS  # a file of which nobody has made use for so long is not needed
-DIGEST: Final = "base64(unhex(sha2(concat('{}', {}), 512)))"  # 88 characters or more
-
 PHASES: Final = ("detection", "scheduling", "fetching", "loading", "publishing")
 
 
@@ -94,7 +95,7 @@ class Recovery:
 
 
 @dataclass
-class Losing:
+class GodwitUnderLoss:
     """A query of Godwit's that loses executors; `reports` are by epoch, with their times."""
 
     spark: SparkSession
@@ -104,28 +105,26 @@ class Losing:
     replicas: int
 
     @classmethod
-    def start(cls, spark: SparkSession, checkpoint: Path, keys: int, replicas: int) -> "Losing":
+    def start(
+        cls, spark: SparkSession, checkpoint: Path, keys: int, replicas: int
+    ) -> "GodwitUnderLoss":
         """Start it, with state of so many keys if the checkpoint is new."""
         reports: dict[int, tuple[float, gw.EpochReport]] = {}
-        initial = None
-        if not checkpoint.exists():
-            known = spark.range(0, keys, 1, WORKERS)
-            initial = {OPERATOR: known.selectExpr("xxhash64(id) AS k", "0L AS n", _payload("id"))}
+        profiles = Profiles(spark, keys, incompressible, WORKERS)
 
         def note(report: gw.EpochReport) -> None:
             reports[report.epoch] = time.monotonic(), report
 
         query = (
-            gw.stream(source(spark, keys).selectExpr("k", _payload("value")))
-            .aggregate(OPERATOR, key="k", n=gw.count(), payload=gw.max("payload"))
+            profiles.stream()
             .to(gw.foreach_batch(lambda rows, epoch: None))
             .start(
                 checkpoint,
                 workers=WORKERS,
                 bins=SEGMENTS,  # so that no segment, and no file of one, has two workers
-                initial=initial,
+                initial=profiles.initial(checkpoint),
                 replicas=replicas,
-                fetch_rate=RATE,
+                fetch_rate=FETCH_RATE,
                 listener=note,
             )
         )
@@ -152,19 +151,19 @@ class Losing:
             epoch += 1
         seconds = [receipt["seconds"] for receipt in self._receipts(epoch)]
         ended, report = self.reports[epoch]
-        kill(self.spark, victim)  # one that was stopped
+        kill(self.spark.sparkContext, victim)  # one that was stopped
         found = Recovery.of(killed, known, ended, report, max(seconds, key=_sum))
         return replace(found, stored=_bytes(self.checkpoint))
 
     def _epoch(self) -> int:
         """Wait for the next epoch; the first one of a query that was started again may be any."""
         before = max(self.reports, default=-1)
-        _await(lambda: max(self.reports, default=-1) > before, self.query.spark_query)
+        await_condition(lambda: max(self.reports, default=-1) > before, self.query.spark_query)
         return max(self.reports)
 
     def _receipts(self, epoch: int) -> Sequence[Mapping[str, Any]]:
         """What the workers of an epoch say of it."""
-        _await(lambda: epoch in self.reports, self.query.spark_query)
+        await_condition(lambda: epoch in self.reports, self.query.spark_query)
         manifest = History(self.checkpoint).manifest(epoch)
         assert manifest is not None
         return list(manifest.receipts[OPERATOR])
@@ -197,7 +196,7 @@ class Losing:
 
 
 @dataclass
-class LosingSpark:
+class SparkUnderLoss:
     """Spark's own aggregate of the same rows, which begins with none."""
 
     spark: SparkSession
@@ -206,48 +205,39 @@ class LosingSpark:
     ended: list[float] = field(default_factory=list)
 
     @classmethod
-    def start(cls, spark: SparkSession, checkpoint: Path, keys: int) -> "LosingSpark":
+    def start(cls, spark: SparkSession, checkpoint: Path, keys: int) -> "SparkUnderLoss":
         """Start it, when its store is filled."""
-        filling = cls._start(spark, checkpoint, keys, max(ROWS, keys // FILLING))
-        _await(lambda: len(filling.ended) >= FILLING, filling.query)
+        profiles = Profiles(spark, keys, incompressible, WORKERS)
+        filling = cls._start(profiles, checkpoint, profiles.filling_rows)
+        await_condition(lambda: len(filling.ended) >= FILLING, filling.query)
         filling.query.stop()
-        return cls._start(spark, checkpoint, keys, ROWS)
+        return cls._start(profiles, checkpoint, ROWS)
 
     @classmethod
-    def _start(cls, spark: SparkSession, checkpoint: Path, keys: int, rows: int) -> "LosingSpark":
+    def _start(cls, profiles: Profiles, checkpoint: Path, rows: int) -> "SparkUnderLoss":
         ended: list[float] = []
-        records = source(spark, keys, rows).selectExpr("k", _payload("value"))
-        counted = records.groupBy("k").agg(sf.count("*"), sf.max("payload"))
-        writer = counted.writeStream.outputMode("update")
-        writer = writer.option("checkpointLocation", str(checkpoint))
 
-        def deliver(rows: DataFrame, epoch: int) -> None:
-            rows.write.format("noop").mode("overwrite").save()
+        def deliver(outputs: DataFrame, epoch: int) -> None:
+            read_all(outputs)
             ended.append(time.monotonic())
 
-        return cls(spark, checkpoint, writer.foreachBatch(deliver).start(), ended)
+        query = start(profiles.on_spark(rows), checkpoint, deliver)
+        return cls(profiles.spark, checkpoint, query, ended)
 
     def lose(self) -> Recovery:
         """Kill an executor, and wait for the first output after it."""
         for _ in range(3):
             self._epoch()
-        _await(lambda: len(live(self.spark.sparkContext)) == WORKERS, self.query)
+        await_condition(lambda: len(live(self.spark.sparkContext)) == WORKERS, self.query)
         victim = max(live(self.spark.sparkContext), key=int)
         killed, known = lose(self.spark, victim, signal.SIGKILL, after=self._epoch)
-        _await(lambda: self.ended[-1] > known, self.query)
+        await_condition(lambda: self.ended[-1] > known, self.query)
         ended = next(at for at in self.ended if at > known)
         return Recovery(known - killed, ended - killed, stored=_bytes(self.checkpoint))
 
     def _epoch(self) -> None:
         count = len(self.ended)
-        _await(lambda: len(self.ended) > count, self.query)
-
-
-def source(spark: SparkSession, keys: int, rows: int = ROWS) -> DataFrame:
-    """So many records an epoch, one key after the other."""
-    stream = spark.readStream.format("rate-micro-batch")
-    loaded = stream.options(rowsPerBatch=rows, numPartitions=2).load()
-    return loaded.selectExpr(f"xxhash64(value % {keys}) AS k", "value")
+        await_condition(lambda: len(self.ended) > count, self.query)
 
 
 def lose(
@@ -264,14 +254,6 @@ def lose(
     while executor in live(context):
         time.sleep(0.005)
     return killed, time.monotonic()
-
-
-def kill(spark: SparkSession, executor: str) -> None:
-    """See that an executor is gone."""
-    process = processes(spark.sparkContext).get(executor)
-    if process is not None:
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
 
 
 def _forget() -> None:
@@ -295,16 +277,3 @@ def _bytes(directory: Path) -> int:
 
 def _sum(parts: Mapping[str, float]) -> float:
     return sum(parts.values())
-
-
-def _payload(value: str) -> str:
-    """A column that hardly shrinks when it is compressed, as Spark's checkpoints are."""
-    digests = ", ".join(DIGEST.format(salt, value) for salt in "abc")
-    return f"rpad(concat({digests}), {ROW_BYTES - 40}, '.') AS payload"
-
-
-def _await(condition: Callable[[], bool], query: StreamingQuery) -> None:
-    """Wait until something is the case; raises what failed the query meanwhile."""
-    while not condition():
-        if query.awaitTermination(0.01):  # type: ignore[arg-type]
-            raise GodwitError("the query has ended")

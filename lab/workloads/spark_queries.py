@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pandas as pd  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -12,19 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from lab.workloads.counts import random_ids
 from lab.workloads.nexmark.queries import bids
 
-ROCKSDB: Final = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-}
 COUNTS: Final = "id long, n long"
-
-
-def use_rocksdb(spark: SparkSession) -> None:
-    """For the queries that start next: RocksDB, which writes what changed in an epoch."""
-    for name, value in ROCKSDB.items():
-        spark.conf.set(name, value)
 
 
 def count_by_group(events: DataFrame, keys: int) -> DataFrame:

@@ -3,18 +3,16 @@
 import html
 import io
 import json
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from lab.workloads.report import Report
+from lab.tools.environment import environment
+from lab.tools.tables import ResultTable
 
 STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em;
@@ -29,10 +27,10 @@ footer { color: #666; font-size: .85em; margin-top: 3em }
 _SVG: Final[Any] = {"svg.fonttype": "path", "svg.hashsalt": "godwit"}
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+class Numbers(Protocol):
+    """What a program can read."""
+
+    def to_json(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Section:
     title: str
     text: str = ""
     figure: Figure | None = None
-    table: Table | None = None
+    table: ResultTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Findings:
     other `numbers`)."""
 
     sections: Sequence[Section]
-    reports: Mapping[str, Report] = field(default_factory=dict)
+    reports: Mapping[str, Numbers] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -62,21 +60,26 @@ class Page:
     name: str
     question: str
     findings: Findings
-    about: Mapping[str, str] = field(default_factory=lambda: environment())
+    about: Mapping[str, str] = field(default_factory=environment)
 
     def write(self, directory: Path) -> list[Path]:
         """`NAME.html`, `NAME.json`, and a PNG of each picture; returns what was written."""
         directory.mkdir(parents=True, exist_ok=True)
         written = [directory / f"{self.name}.html", directory / f"{self.name}.json"]
         written[0].write_text(self.to_html())
-        reports = {label: one.to_json() for label, one in self.findings.reports.items()}
-        found = {"question": self.question, "environment": self.about, "reports": reports}
-        written[1].write_text(json.dumps(found | dict(self.findings.numbers)) + "\n")
+        written[1].write_text(json.dumps(self.numbers()) + "\n")
         pictures = [section.figure for section in self.findings.sections if section.figure]
         for number, figure in enumerate(pictures, 1):
+            figure.set_layout_engine("none")  # it is laid out as on the page
             written.append(directory / f"{self.name}-{number}.png")
             figure.savefig(written[-1], dpi=110)
         return written
+
+    def numbers(self) -> dict[str, Any]:
+        """All that was found, for programs."""
+        reports = {label: one.to_json() for label, one in self.findings.reports.items()}
+        found = {"question": self.question, "environment": self.about, "reports": reports}
+        return found | dict(self.findings.numbers)
 
     def to_html(self) -> str:
         parts = [f"<h1>{html.escape(self.name)}</h1>", f"<p>{html.escape(self.question)}</p>"]
@@ -95,15 +98,6 @@ class Page:
         )
 
 
-def environment() -> dict[str, str]:
-    """Versions, the machine, and the commit if this is a working copy."""
-    found = {name: version(name) for name in ("godwit", "pyspark", "pyarrow", "numpy")}
-    found |= {"python": platform.python_version(), "machine": platform.machine()}
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=False)
-    return found | ({"commit": commit.stdout.strip()} if commit.returncode == 0 else {})
-
-
 def _svg(figure: Figure) -> str:
     text = io.StringIO()
     with rc_context(_SVG):
@@ -112,7 +106,7 @@ def _svg(figure: Figure) -> str:
     return svg[svg.index("<svg") :]
 
 
-def _table(table: Table) -> str:
+def _table(table: ResultTable) -> str:
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
     rows = [
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"

@@ -1,27 +1,23 @@
-"""What a question found: a JSON file under `results/`, and tables on standard output."""
+"""What a question found: a JSON file under `lab/results/`, and numbers in words."""
 
 import json
-import os
-import platform
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from lab.bench.harness import WARM_UP, Bench, Turn
+from lab.bench.application import Bench
+from lab.tools.environment import ROOT, git, machine, versions
+from lab.tools.turns import WARM_UP, Turn
 
-RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("godwit", "pyspark", "pyarrow", "numpy", "pandas", "protobuf")
+RESULTS: Final = ROOT / "lab" / "results"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchResults:
     """The findings of one question, case by case, with all that is needed to judge them."""
 
     question: str
@@ -33,15 +29,15 @@ class Report:
         """Take down a case and save what there is so far."""
         measured = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": _git("rev-parse", "HEAD"),
-            "changed": bool(_git("status", "--porcelain", "src", "bench")),
+            "commit": git("rev-parse", "HEAD"),
+            "changed": bool(git("status", "--porcelain", "src", "lab")),
         }
         self.cases.append({"case": dict(case), "measured": measured, **findings})
         self.save()
 
     def save(self) -> None:
         """Cases that this run has not measured stay as they were."""
-        suffix = ".quick.json" if self.bench.quick else ".json"
+        suffix = ".json" if self.bench.full else ".quick.json"
         path = RESULTS / f"{self.question}{suffix}"
         before = json.loads(path.read_text())["cases"] if path.exists() else []
         before = [one for one in before if "measured" in one]
@@ -49,8 +45,8 @@ class Report:
         text = json.dumps(
             {
                 "question": self.question,
-                "quick": self.bench.quick,
-                "machine": _machine(),
+                "quick": not self.bench.full,
+                "machine": machine(),
                 "versions": _versions(self.bench),
                 "settings": {
                     "spark": self.bench.conf,
@@ -112,60 +108,13 @@ def slower(ours: Sequence[Turn], theirs: Sequence[Turn]) -> dict[str, Any]:
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows below their head, numbers to the right."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    numeric = [all(isinstance(row[i], int | float) for row in rows) for i in range(len(head))]
-    lines = [list(head), ["-" * width for width in widths], *cells]
-    print()
-    for line in lines:
-        pairs = zip(line, widths, numeric, strict=True)
-        print("  ".join(text.rjust(w) if n else text.ljust(w) for text, w, n in pairs).rstrip())
-    print(flush=True)
-
-
 def show(found: Mapping[str, Any], pattern: str = "{:.3g}") -> str:
     """A spread in words: the median, and in brackets the extremes."""
     median, low, high = (pattern.format(found[name]) for name in ("median", "min", "max"))
     return f"{median} ({low}-{high})"
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip()
-
-
-def _machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "processors": os.cpu_count(),
-        "processor": _processor(),
-        "memory_gib": round(memory / 2**30, 1),
-        "system": platform.platform(),
-        "load_average": os.getloadavg(),
-    }
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
-
-
 def _versions(bench: Bench) -> dict[str, str]:
     jvm: Any = bench.spark._jvm
-    return {
-        "python": platform.python_version(),
-        "java": jvm.java.lang.System.getProperty("java.version"),
-        **{package: version(package) for package in PACKAGES},
-    }
+    java: str = jvm.java.lang.System.getProperty("java.version")
+    return versions("pandas", "protobuf") | {"java": java}

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from lab.experiments.lab import WORKERS, Lab, moves, overview
-from lab.experiments.page import Findings
+from lab.experiments.laboratory import Lab
+from lab.experiments.moves import WORKERS, moves
+from lab.tools.page import Findings
 from lab.workloads.catalog import NEXMARK, Workload, workload
 from lab.workloads.nexmark import queries
+from lab.workloads.overview import overview
+from lab.workloads.plan import Departure, ScheduledMove, WorkloadRun
 from lab.workloads.rate import SECOND, Rate
-from lab.workloads.running import Departure, Move, Run
 
 NBQ8: Final = Workload("nbq8", NEXMARK, partial(queries.q8, length="12 h"))
 QUERIES: Final = (workload("nbq5"), NBQ8, workload("nbqx"))
@@ -30,7 +32,10 @@ def failure(lab: Lab) -> Findings:
 def scaling(lab: Lab) -> Findings:
     """How does it disturb Rhino's queries to get twice as many workers?"""
     return _reconfigured(
-        lab, 2, "From 2 to 4 workers, all at once.", lambda at: (Move(at, 4, "all-at-once"),)
+        lab,
+        2,
+        "From 2 to 4 workers, all at once.",
+        lambda at: (ScheduledMove(at, 4, "all-at-once"),),
     )
 
 
@@ -53,7 +58,7 @@ def varying(lab: Lab) -> Findings:
     warm_up, at, seconds = float(step), 1.25 * cycle, 2.0 * cycle
     leaving = (Departure(at, "drained"),)
     with lab.spark(CLUSTER, CONF) as spark:
-        wanted = Run(NBQ8, rate, WORKERS, seconds, warm_up, leaving, BINS, replicas=1)
+        wanted = WorkloadRun(NBQ8, rate, WORKERS, seconds, warm_up, leaving, BINS, replicas=1)
         report = lab.run(spark, "nbq8", wanted)
     about = (
         f"NBQ8 on 3 executors with replicas; the rate goes from 1,000 to {highest},000 events a "
@@ -67,14 +72,16 @@ def _reconfigured(
     lab: Lab,
     workers: int,
     what: str,
-    happens: Callable[[float], tuple[Move | Departure, ...]],
+    happens: Callable[[float], tuple[ScheduledMove | Departure, ...]],
 ) -> Findings:
     warm_up, at, seconds = lab.pick((8.0, 16.0, 32.0), (4.0, 7.0, 14.0))
     rate = Rate.parse(lab.pick("8k", "2k"))
     reports = {}
     with lab.spark(CLUSTER, CONF) as spark:
         for one in lab.pick(QUERIES, QUERIES[1:2]):
-            wanted = Run(one, rate, workers, seconds, warm_up, happens(at), BINS, replicas=1)
+            wanted = WorkloadRun(
+                one, rate, workers, seconds, warm_up, happens(at), BINS, replicas=1
+            )
             reports[one.name] = lab.run(spark, one.name, wanted)
     about = (
         f"{rate.until(SECOND) - 1:,} events a second, {workers} workers on 3 executors, with a "

@@ -1,0 +1,1 @@
+"""What workloads, experiments and benchmarks share: each tool once."""
