@@ -1,7 +1,6 @@
 """Experiments turn runs into pages; the runs themselves are Spark's matter and take minutes."""
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -22,28 +21,11 @@ from lab.experiments.response import response
 from lab.experiments.skew import EPOCH, LINES, skew
 from lab.experiments.stored import Stored, redraw
 from lab.workloads.rate import Rate
-from tests.lab.test_running import run_of
-from tests.support.imagined_runs import Imagined, imagined
+from tests.support.imagined_runs import Imagined, imagined, run_of
+from tests.support.pages import check_page
 
 RUN_SPARK = {"recovery"}  # which kills executors
 PLAN = {"tau", "tasks", "discount", "planning", "projection"}  # which run no query
-
-
-class Parts(HTMLParser):
-    """The tags of a page, and whatever it would load from elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.foreign: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.foreign += [
-            value or ""
-            for name, value in attributes
-            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#")
-        ]
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS.keys() - RUN_SPARK - PLAN))
@@ -77,21 +59,6 @@ def test_an_experiment_without_queries_leaves_a_page(tmp_path: Path, name: str) 
     check_page(tmp_path, name, findings)
     numbers = json.loads((tmp_path / f"{name}.json").read_text())
     assert numbers.keys() > {"question", "environment", "reports"}
-
-
-def check_page(tmp_path: Path, name: str, findings: Findings) -> None:
-    one = EXPERIMENTS[name]
-    written = Page(one.name, one.question, findings).write(tmp_path)
-    assert {path.suffix for path in written} == {".html", ".json", ".png"}
-    numbers = json.loads((tmp_path / f"{name}.json").read_text())
-    assert numbers["reports"].keys() == findings.reports.keys()
-    assert numbers["environment"]["pyspark"]
-    page = Parts()
-    page.feed((tmp_path / f"{name}.html").read_text())
-    pictures = [section for section in findings.sections if section.figure]
-    assert page.tags.count("svg") == len(pictures) >= 1
-    assert page.tags.count("table") == len([s for s in findings.sections if s.table]) >= 1
-    assert page.foreign == []
 
 
 def test_a_month_counts_the_state_that_changes_node() -> None:

@@ -9,7 +9,7 @@ import pytest
 from godwit.inspect.report import EpochReport, OperatorReport
 from lab.experiments.losing import OPERATOR, PHASES, Recovery
 from lab.experiments.recovery import CHECKPOINT, HUNG, OWN, REPLICAS, findings
-from tests.lab.test_experiments import check_page
+from tests.support.pages import check_page
 
 LOSS = Recovery(0.1, 1.0, 0.2, 0.05, 0.4, 0.25, fetched=2_000_000)
 

@@ -21,12 +21,8 @@ from lab.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
 from lab.workloads.counts import WORDS_A_LINE, look_ups
 from lab.workloads.rate import SECOND, Rate
 from lab.workloads.report import Epoch, Migration, Report
-from lab.workloads.running import Departure, Move, Recorder, Run, Runner, run
-
-
-def run_of(name: str = "key-count", **options: object) -> Run:
-    given = {"rate": Rate.parse("1k"), "workers": 2, "seconds": 10.0, "warm_up": 2.0} | options
-    return Run(workload(name), **given)  # type: ignore[arg-type]
+from lab.workloads.running import Departure, Move, Recorder, Runner, run
+from tests.support.imagined_runs import run_of
 
 
 def test_latency_is_counted_from_the_intended_time() -> None:

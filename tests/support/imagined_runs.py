@@ -9,6 +9,7 @@ from typing import cast
 from pyspark.sql import SparkSession
 
 from lab.experiments.lab import LOCAL, Lab
+from lab.workloads.catalog import workload
 from lab.workloads.rate import SECOND, Rate
 from lab.workloads.report import Epoch, Migration, Report, Usage
 from lab.workloads.running import Departure, Move, Run
@@ -35,6 +36,11 @@ class Imagined(Lab):
         report.epochs = [Epoch(n, 10 * n, 10 * n + 10, n + 2.0) for n in range(8)]
         report.migrations = [Migration("counts", "restart", 0, 1.0, 4.0, 6.0, "done")]
         return report
+
+
+def run_of(name: str = "key-count", **options: object) -> Run:
+    given = {"rate": Rate.parse("1k"), "workers": 2, "seconds": 10.0, "warm_up": 2.0} | options
+    return Run(workload(name), **given)  # type: ignore[arg-type]
 
 
 def imagined(wanted: Run) -> Report:
