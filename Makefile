@@ -9,14 +9,24 @@ unexport PYTHONDONTWRITEBYTECODE
 export SPARK_LOCAL_IP := 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: demo test bench experiments lint java
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+
+.PHONY: demo check test soak bench experiments lint java
 .NOTPARALLEL:
 
 demo: java $(STAMP)
 	$(BIN)/python examples/live_migration.py
 
+# What one runs while working. Without Java: a test that starts Spark unmarked fails here.
+check: lint
+	JAVA_HOME=/nowhere $(PYTEST) -m "not spark"
+
 test: java lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(PYTEST)
+
+# Searches and random stories, far longer than in the other tiers: for nights.
+soak: java $(STAMP)
+	GODWIT_HYPOTHESIS=thorough $(PYTEST) -m soak --timeout 14400
 
 bench: java $(STAMP)
 	$(BIN)/python -m lab bench

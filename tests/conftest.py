@@ -5,14 +5,15 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from pyspark.sql import SparkSession
 
 from tests.support.kills.application import QUICK_JAVA, QUICK_SQL
 
-# `fast` is the default; GODWIT_HYPOTHESIS=thorough searches longer. A shared machine stalls, so no
-# example has a deadline of its own; pytest's timeout ends a test that hangs.
-settings.register_profile("fast", max_examples=60, deadline=None)
+# `fast` is the default, and the same in each run; GODWIT_HYPOTHESIS=thorough (`make soak`) searches
+# longer, and elsewhere each time. A shared machine stalls, so no example has a deadline of its own;
+# pytest's timeout ends a test that hangs.
+settings.register_profile("fast", max_examples=24, derandomize=True, deadline=None)
 settings.register_profile(
     "thorough",
     max_examples=5_000,
@@ -22,10 +23,29 @@ settings.register_profile(
 settings.load_profile(os.environ.get("GODWIT_HYPOTHESIS", "fast"))
 
 
+# Tests of these directories; they start Spark as well.
+TIERS = {"tests/spark/cluster/": "cluster", "tests/spark/kills/": "kill"}
+# With `--dist worksteal` these go first, in one process, while the other has all the rest: they
+# take longest, so that both end at about the same time.
+LONGEST = ("cluster", "kill", "spark")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with several executors take longest, so they go first: with `--dist worksteal`, in one
-    process, while the other has all the rest."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/cluster/"))
+    """Mark tests by their directory, and searches, which go on at night; let the longest begin."""
+    for item in items:
+        for directory, tier in TIERS.items():
+            if item.nodeid.startswith(directory):
+                item.add_marker(tier)
+                item.add_marker("spark")
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("soak")
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    ranks = (LONGEST.index(tier) for tier in LONGEST if item.get_closest_marker(tier))
+    return next(ranks, len(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ from godwit.state import file as state_file
 from godwit.state.cache import FileCache
 from godwit.state.table import FileRef
 from godwit.testing import Simulation
-from godwit.worker import work
 from tests.support.simulated import begin, counts, simulate, words
 
 KEYS = [f"word {i}" for i in range(3000)]
@@ -105,11 +104,11 @@ def test_fetching_ends_with_the_file_that_uses_the_budget_up(
         now[0] += 1
 
     sim.migrate(TARGET, strategy=paced(budget))
-    with (
-        patch.object(FileCache, "fetch", fetch_slowly),
-        patch.object(work, "perf_counter", lambda: now[0]),
-    ):
-        sim.feed([])
+    work = sim.driver.work(begin(sim.driver, 1), "counts")
+    with patch.object(FileCache, "fetch", fetch_slowly):
+        for worker in range(4):
+            alone = replace(work, cache=sim._cache(worker))
+            assert alone.run(worker, [], clock=lambda: now[0]).failure is None
     assert list(fetched.values()) == [files] * 3  # of workers 1, 2 and 3
 
 

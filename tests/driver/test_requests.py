@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -278,9 +277,8 @@ def test_a_deadline_is_kept_over_a_restart(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
     id = driver.migrate("counts", THREE, strategy=fluid(), deadline=60).id
     publish(driver, 0)
-    driver = drive(tmp_path)
-    with patch.object(time, "time", return_value=time.time() + 61):
-        publish(driver, 1)
+    driver = drive(tmp_path, clock=lambda: time.time() + 61)
+    publish(driver, 1)
     assert driver.routing("counts") == THREE
     assert driver.outcome(id) == "done"
 

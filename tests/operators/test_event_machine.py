@@ -1,7 +1,7 @@
 """`unary`: events in the order of time, with notices, over epochs, migrations and restarts."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,9 @@ from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
 from godwit.operators.event_machine import EventMachine
 from godwit.testing import Simulation
+from tests.support.event_records import INPUT, ZERO, record, second
 
-INPUT = pa.schema({"k": pa.string(), "at": pa.timestamp("us", tz="UTC"), "n": pa.int64()})
 OUTPUT = "kind string, at timestamp, k string, n long"
-ZERO = datetime(2020, 1, 1, tzinfo=UTC)
-
-
-def second(number: float) -> datetime:
-    return ZERO + timedelta(seconds=number)
-
-
-def record(k: str, at: float, n: int = 0) -> dict[str, Any]:
-    return {"k": k, "at": second(at), "n": n}
 
 
 def echo(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:

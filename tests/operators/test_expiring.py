@@ -11,7 +11,7 @@ from godwit.errors import ConfigError
 from godwit.operators import AggregateOperator
 from godwit.operators.expiring import Expiring
 from godwit.testing import Simulation
-from tests.operators.test_event_machine import INPUT, record
+from tests.support.event_records import INPUT, record
 
 
 def counting(ttl: str, schema: pa.Schema = INPUT) -> Expiring:

@@ -13,6 +13,8 @@ from godwit.errors import ConfigError
 from godwit.spark.executors import LOCALITY
 from godwit.spark.settings_check import check
 
+pytestmark = pytest.mark.spark
+
 PINNED = {LOCALITY: "false", "spark.locality.wait": "30s"}
 
 

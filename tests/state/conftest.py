@@ -1,6 +1,5 @@
 """A checkpoint, a cache, and a process that knows no file of either."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,8 @@ from tests.support.cached import Clock, new_process
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    yield from new_process(monkeypatch)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return new_process(monkeypatch)
 
 
 @pytest.fixture

@@ -77,7 +77,8 @@ def test_the_time_that_fetching_takes_is_told(
             clock.now += size
 
     small, large = put(location, 1), put(location, 2, rows=2000)
-    cache = FileCache(location, directory, small.bytes, Slow(directory / "link", 1.0))
+    link = Slow(directory / "link", 1.0)
+    cache = FileCache(location, directory, small.bytes, link, clock.monotonic)
     check(cache, small)
     assert cache.fetch_seconds == small.bytes
     check(cache, large)

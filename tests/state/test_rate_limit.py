@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from godwit.state import rate_limit as module
 from godwit.state.rate_limit import RateLimit
 
 
@@ -27,16 +26,17 @@ class Clock:
         self.slept.append(seconds)
         self.now += seconds if self.runs else 0.0
 
+    def limit(self, path: Path, *, yields: bool = False) -> RateLimit:
+        return RateLimit(path, 100.0, yields=yields, clock=self.monotonic, sleep=self.sleep)
+
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 def test_who_comes_later_waits_for_those_before(tmp_path: Path, clock: Clock) -> None:
-    one, other = (RateLimit(tmp_path / "cache" / "link", rate=100.0) for _ in range(2))
+    one, other = (clock.limit(tmp_path / "cache" / "link") for _ in range(2))
     one.take(50)
     other.take(100)
     one.take(50)
@@ -44,7 +44,7 @@ def test_who_comes_later_waits_for_those_before(tmp_path: Path, clock: Clock) ->
 
 
 def test_what_nobody_took_is_not_saved_up(tmp_path: Path, clock: Clock) -> None:
-    link = RateLimit(tmp_path / "link", rate=100.0)
+    link = clock.limit(tmp_path / "link")
     link.take(50)
     clock.now += 60.0
     link.take(50)
@@ -53,8 +53,8 @@ def test_what_nobody_took_is_not_saved_up(tmp_path: Path, clock: Clock) -> None:
 
 def test_who_yields_waits_until_others_have_paused(tmp_path: Path, clock: Clock) -> None:
     clock.runs = True
-    worker = RateLimit(tmp_path / "link", rate=100.0)
-    keeper = RateLimit(tmp_path / "link", rate=100.0, yields=True)
+    worker = clock.limit(tmp_path / "link")
+    keeper = clock.limit(tmp_path / "link", yields=True)
     keeper.take(50)  # nobody else is there
     assert clock.now == 100.5
     worker.take(100)
@@ -65,8 +65,8 @@ def test_who_yields_waits_until_others_have_paused(tmp_path: Path, clock: Clock)
 
 
 def test_nobody_waits_for_more_than_one_piece_of_who_yields(tmp_path: Path, clock: Clock) -> None:
-    RateLimit(tmp_path / "link", rate=100.0, yields=True).take(50)
-    RateLimit(tmp_path / "link", rate=100.0).take(100)
+    clock.limit(tmp_path / "link", yields=True).take(50)
+    clock.limit(tmp_path / "link").take(100)
     assert clock.slept == [0.5, 1.5]
 
 
@@ -75,14 +75,14 @@ def test_a_file_that_holds_no_instant_counts_as_new(
     content: bytes, tmp_path: Path, clock: Clock
 ) -> None:
     (tmp_path / "link").write_bytes(content)
-    RateLimit(tmp_path / "link", rate=100.0).take(50)
+    clock.limit(tmp_path / "link").take(50)
     assert clock.slept == [0.5]
     assert struct.unpack("=dd", (tmp_path / "link").read_bytes()) == (100.5, 100.5)
 
 
 def test_where_no_file_can_be_each_is_bound_alone(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "cache").write_text("a file where the directory should be")
-    link = RateLimit(tmp_path / "cache" / "link", rate=100.0)
+    link = clock.limit(tmp_path / "cache" / "link")
     link.take(50)
     link.take(50)
     assert clock.slept == [0.5, 0.5]

@@ -1,6 +1,5 @@
 """Files in a checkpoint for the tests of their cache, and a process that knows none of them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,13 +48,12 @@ class Clock:
         return self.now
 
 
-def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """A process's memory of its own, and a clock that a test moves itself."""
+def new_process(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A process's memory of its own, and a clock of it that a test moves itself."""
     clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    forget()
-    yield clock
-    forget()
+    monkeypatch.setattr(module, "_opened", module._Opened(clock.monotonic))
+    monkeypatch.setattr(module, "_usages", {})
+    return clock
 
 
 def forget() -> None:

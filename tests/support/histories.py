@@ -3,23 +3,26 @@
 The model knows batches and requests, but no processes, files or deaths.
 """
 
+import re
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 
-from godwit.driver import control
-from godwit.driver import timelines as timelines
 from godwit.errors import RefusedError
 from godwit.inspect.audit import verify
 from godwit.log import History, Manifest
 from godwit.log.layout import TICKS
 from godwit.log.manifest import output_files, state_files
+from godwit.log.receipt import Receipt
+from godwit.migration.migration import OPEN
+from godwit.migration.strategies import AllAtOnce
 from godwit.model import requests
 from godwit.model.hashing import Hashes
 from godwit.model.routing import SEGMENTS, Update
@@ -28,6 +31,7 @@ from godwit.state import tree
 from godwit.state.run import EVERYWHERE
 from godwit.state.tree import Tree
 from godwit.testing import Simulation
+from godwit.worker.work import Work
 from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate
 from tests.support.death import Death, Reaper
 from tests.support.history_events import (
@@ -45,6 +49,8 @@ from tests.support.history_events import (
 )
 from tests.support.routes import Asked, End, Routes, Stop, Trip, Wish
 
+LONG = 12  # epochs: a migration that takes longer than this is brought to its end otherwise
+
 Hasher = Callable[[pa.Table], Hashes]
 
 
@@ -59,32 +65,24 @@ def scratch() -> Iterator[Path]:
 def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
     """Let a story happen and check all that is promised at its end; returns what was seen."""
     small_files = patch.object(state_file, "PART_BYTES", 500)
-    early_merges, clock = patch.object(tree, "MAX_LAYERS", story.max_layers), Clock()
-    clocks = [patch.object(module, "time", clock) for module in (control, timelines)]
-    with scratch() as directory, small_files, early_merges, clocks[0], clocks[1]:
-        play = _Play(directory, story, workload, hashes, clock)
-        for event in story.events:
-            play.happen(event)
-        play.end()
+    early_merges = patch.object(tree, "MAX_LAYERS", story.max_layers)
+    with scratch() as directory, small_files, early_merges:
+        play = _Play(directory, story, workload, hashes)
+        with patch.object(Work, "run", play.listening(Work.run)):
+            for event in story.events:
+                play.happen(event)
+            play.end()
         return play.seen
 
 
-class Clock:
-    """In place of the module `time`: a batch comes every second."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-
 class _Play:
-    def __init__(
-        self, checkpoint: Path, story: Story, workload: Workload, hashes: Hasher, clock: Clock
-    ) -> None:
+    def __init__(self, checkpoint: Path, story: Story, workload: Workload, hashes: Hasher) -> None:
         self.seen = Counter[str]()
-        self._clock = clock
+        self._now = 0.0  # a batch comes every second
+        self._hashes = hashes
+        self._lives = 0  # how often the process was started
+        self._said: dict[tuple[int, str, int], dict[int, Collection[int]]] = defaultdict(dict)
+        self._accepted: dict[int, str] = {}  # migrations, with their operators
         self._checkpoint = checkpoint
         self._story = story
         operators = [*workload.before, workload.operator]
@@ -104,17 +102,26 @@ class _Play:
             bins=story.bins,
             retention=story.retention,
             hashes=hashes,
+            clock=lambda: self._now,
         )
+
+    def listening(self, run: Callable[..., Receipt]) -> Callable[..., Receipt]:
+        """Work, listening to what workers say that they have fetched."""
+
+        def listen(work: Work, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
+            receipt = run(work, worker, batches)
+            self._said[self._lives, work.operator.name, work.epoch][worker] = receipt.ready
+            return receipt
+
+        return listen
 
     def happen(self, event: Event) -> None:
         match event:
             case Feed(rows):
-                self._clock.now += 1
-                self._batches.append(rows)
-                self._run(lambda: self._sim.feed(rows))
+                self._feed(rows)
             case Migrate(deadline=deadline):
                 name = self._names[event.operator]
-                routing, now = self._routes[name].now, self._clock.now
+                routing, now = self._routes[name].now, self._now
                 target, until = (
                     event.target(routing.bins),
                     None if deadline is None else now + deadline,
@@ -160,6 +167,11 @@ class _Play:
             case Restore(index):
                 if epochs := self._history.epochs():
                     self._restore(epochs[index % len(epochs)])
+
+    def _feed(self, rows: tuple[Row, ...]) -> None:
+        self._now += 1
+        self._batches.append(rows)
+        self._run(lambda: self._sim.feed(rows))
 
     @property
     def _begun(self) -> int:
@@ -233,13 +245,13 @@ class _Play:
         """Let the model begin the epochs whose intents were written."""
         for epoch in self._history.intents():
             if epoch > self._begun:
-                intent = self._history.intent(epoch)
-                assert intent is not None
                 for name, routes in self._routes.items():
-                    routes.begin(epoch, self._clock.now, intent.routings[name])
+                    said = self._said.get((self._lives, name, epoch - 1))
+                    routes.begin(epoch, self._now, said)
 
     def _restart(self, event: Restart) -> None:
         """Start anew; a process that dies of it is started in the same way again."""
+        self._lives += 1
         workers, bins = event.workers, event.bins
         if self._begun < 0:  # nothing is written down yet, so the program says it all
             workers, bins = workers or self._story.workers, bins or self._story.bins
@@ -257,6 +269,8 @@ class _Play:
         for routes in self._routes.values():
             routes.restore(epoch)
         self._restart(Restart())
+        there = self._history.requests.ids()
+        self._accepted = {id: name for id, name in self._accepted.items() if id in there}
         self._run(self._sim.resume)
 
     def _ask(self, asked: Asked, names: Sequence[str], request: Callable[[], object]) -> bool:
@@ -285,6 +299,8 @@ class _Play:
         for name in accepted:
             assert self._routes[name].is_possible(asked)
             self._routes[name].add(asked)
+        if isinstance(asked, Trip):
+            self._accepted |= dict(zip(new, accepted, strict=True))
         if restart is not None:
             self._restart(restart)
             self._run(self._sim.resume)
@@ -308,6 +324,7 @@ class _Play:
         """Start the query once more, so that it tidies up behind the dead, and check everything."""
         self._reaper.revive()
         self._restart(Restart())
+        self._come_to_an_end()
         last = len(self._batches) - 1
         assert self._sim.committed == last
         expected = list(self._expected())
@@ -322,6 +339,34 @@ class _Play:
             assert verify(self._checkpoint).findings == []
             self._check_files(retained)
 
+    def _come_to_an_end(self) -> None:
+        """Every migration that was accepted ends: by itself, or, if that would take too long, when
+        another one goes its way at once."""
+        driver = self._sim.driver
+        for _ in range(LONG):
+            if self._are_moving():
+                self._feed(())
+        for name in self._are_moving():
+            goal, now = self._routes[name].goal, self._now
+            options: dict[str, Any] = {"strategy": AllAtOnce(), "supersede": True}
+            trip = Trip(self._routes[name].now, goal, **options, asked=now)
+            self._ask(trip, [name], partial(self._sim.migrate, goal, **options, operator=name))
+            self.seen["migrations that take long"] += 1
+        if self._are_moving():
+            self._feed(())
+        assert self._are_moving() == []
+        for name in self._names:
+            assert driver.timeline(name).migration is None
+        for id in self._accepted:
+            ended = driver.ended(id)
+            assert ended is not None, f"migration {id} has no end"
+            assert ended.phase not in OPEN
+            self.seen[f"migrations {ended.phase}"] += 1
+
+    def _are_moving(self) -> list[str]:
+        """The operators that the model has a migration of."""
+        return [name for name in self._names if self._routes[name].is_moving]
+
     def _expected(self) -> Iterator[tuple[list[Row], dict[str, list[Row]]]]:
         """Outputs and state of each epoch."""
         for epoch, rows in enumerate(self._batches):
@@ -335,12 +380,28 @@ class _Play:
     def _check_epoch(self, epoch: int, tables: dict[str, list[Row]]) -> None:
         intent = self._history.intent(epoch)
         assert intent is not None
-        routing = intent.routings[self._names[-1]]
         assert dict(intent.routings) == {name: one.of(epoch) for name, one in self._routes.items()}
         for table, expected in tables.items():
             rows = self._sim.state(table, epoch)
             assert tabulate(rows) == expected
-            assert all(routing.owners[row["_bin"]] == row["_worker"] for row in rows)
+        self._check_workers(epoch)
+
+    def _check_workers(self, epoch: int) -> None:
+        """Each row that is new in an epoch was written by the worker that has the bin of its key:
+        the top bits of its hash."""
+        manifest = self._history.manifest(epoch)
+        assert manifest is not None
+        for name, routes in self._routes.items():
+            owners = routes.of(epoch).owners
+            for spec in self._sim.driver.operators[name].tables:
+                of_epoch = re.compile(rf"state/{name}/{spec.name}/e{epoch}-w(\d+)-delta-")
+                for ref in Tree.refs(manifest.trees[name][spec.name]):
+                    if written := of_epoch.match(ref.name):
+                        file = state_file.read(self._history.files.root / ref.name, spec, ref)
+                        keys = file.whole().rows.select(spec.key.names)
+                        bins = [int(h) * len(owners) >> 64 for h in self._hashes(keys)]
+                        assert {int(owners[bin]) for bin in bins} == {int(written[1])}
+                        self.seen["files of a worker"] += 1
 
     def _check_files(self, retained: list[int]) -> None:
         """Below `state` and `outputs` is what retained manifests name, and nothing else."""

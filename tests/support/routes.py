@@ -1,13 +1,17 @@
 """Routing over epochs in plain Python: what requests and restarts should do."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from godwit.migration.strategies import AllAtOnce, Paced, Strategy
+from godwit.migration.strategies import UNREADY_EPOCHS, AllAtOnce, Paced, Strategy
 from godwit.model.requests import OnTimeout
-from godwit.model.routing import Routing
+from godwit.model.routing import SEGMENTS, Routing
+
+# What each worker says, at the end of an epoch, that it has of segments to come. None: no epoch has
+# ended in this process.
+Said = Mapping[int, Collection[int]] | None
 
 
 class ImpossibleError(Exception):
@@ -36,8 +40,8 @@ class Trip:
     strategy: Strategy
     supersede: bool
     asked: float
-    deadline: float | None
-    on_timeout: OnTimeout
+    deadline: float | None = None
+    on_timeout: OnTimeout = "finish"
     back: bool = False
     stepped: int | None = None
 
@@ -97,8 +101,8 @@ class Plan:
             case End():
                 return self if self.end is not None else replace(self, end=begun + 1)
 
-    def begin(self, epoch: int, now: float, seen: Routing) -> "Plan":
-        """What is decided next. Which bins a paced migration moves is told by what was `seen`."""
+    def begin(self, epoch: int, now: float, said: Said) -> "Plan":
+        """What is decided next."""
         routing = _granted(self.wishes, self.routing, epoch)
         wishes = tuple(wish for wish in self.wishes if max(wish.owners) > epoch)
         trip = self.trip
@@ -114,7 +118,7 @@ class Plan:
         waited = None if trip.stepped is None else epoch - trip.stepped - 1
         owners = routing.owners.tolist()
         if isinstance(strategy, Paced):
-            bins = np.flatnonzero(routing.owners != seen.owners).tolist()
+            bins = _paced(owners, goal.owners.tolist(), waited, said)
         else:
             bins = strategy.step(routing, goal, waited).tolist()
         for bin in bins:
@@ -144,12 +148,23 @@ class Routes:
         return self._plans[epoch].routing
 
     @property
+    def is_moving(self) -> bool:
+        return self._plan.trip is not None
+
+    @property
+    def goal(self) -> Routing:
+        """Where the open migration is moving to."""
+        trip = self._plan.trip
+        assert trip is not None
+        return trip.origin if trip.back else trip.target
+
+    @property
     def end(self) -> int | None:
         """The epoch from which on the stream has ended."""
         return self._plan.end
 
-    def begin(self, epoch: int, now: float, seen: Routing) -> None:
-        plan = replace(self._plan.begin(epoch, now, seen), given=self._given)
+    def begin(self, epoch: int, now: float, said: Said) -> None:
+        plan = replace(self._plan.begin(epoch, now, said), given=self._given)
         self._plan = self._plans[epoch] = plan
         self.begun, self._asked = epoch, []
 
@@ -215,6 +230,27 @@ class Routes:
         self.begun, self._asked = epoch, []
         self._plan = self._plans[epoch] = replace(self._plans[epoch], wishes=())
         self._plans = {e: plan for e, plan in self._plans.items() if e <= epoch}
+
+
+def _paced(owners: list[int], goal: list[int], waited: int | None, said: Said) -> list[int]:
+    """The bins that move: all where nobody has anything, else those that their new owner has whole.
+
+    When too many epochs have passed without a step, that is so of what each is to get first.
+    """
+    left = [bin for bin in range(len(owners)) if owners[bin] != goal[bin]]
+    if said is None:
+        return left
+    if waited is not None and waited >= UNREADY_EPOCHS:
+        first = {goal[bin]: bin for bin in reversed(left)}
+        said = {worker: _segments(bin, len(goal)) for worker, bin in first.items()}
+    return [bin for bin in left if {*_segments(bin, len(goal))} <= {*said.get(goal[bin], ())}]
+
+
+def _segments(bin: int, bins: int) -> range:
+    """The equal parts of the space of hashes that a bin has, or is in."""
+    return range(
+        bin * SEGMENTS // bins, max(bin * SEGMENTS // bins + 1, (bin + 1) * SEGMENTS // bins)
+    )
 
 
 def _granted(wishes: Sequence[Wish], routing: Routing, epoch: int) -> Routing:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,10 +18,11 @@ from godwit.log.layout import manifest_name
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
 from godwit.placement.slots import Held
+from godwit.state.cache import TOUCH_SECONDS
 from godwit.state.table import FileRef
 from godwit.storage.local import LocalStore
 from godwit.worker import keeper as module
-from godwit.worker.keeper import LOCK, Keeper, KeeperSpec
+from godwit.worker.keeper import AGAIN, LOCK, TELL, Keeper, KeeperSpec
 from godwit.worker.replicas import (
     KeeperProgress,
     Share,
@@ -43,9 +45,21 @@ def sim(tmp_path: Path) -> Placed:
     return sim
 
 
-def start(spec: KeeperSpec) -> Keeper:
+def start(spec: KeeperSpec, clock: Callable[[], float] = time.monotonic) -> Keeper:
     spec.cache.path.mkdir(exist_ok=True)
-    return Keeper(spec, os.open(spec.cache.path / LOCK, os.O_RDWR | os.O_CREAT))
+    return Keeper(spec, os.open(spec.cache.path / LOCK, os.O_RDWR | os.O_CREAT), clock)
+
+
+class Clock:
+    """Between any two looks at it `step` seconds pass, and more if a test says so."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now = 1000.0
+        self._step = step
+
+    def monotonic(self) -> float:
+        self.now += self._step
+        return self.now
 
 
 def said(sim: Placed, executor: str) -> dict[int, Held]:
@@ -117,9 +131,8 @@ def test_files_that_retention_deleted_meanwhile_are_passed_over(tmp_path: Path) 
     assert cached(sim.spec("1")) >= copies(sim.spec("1"), sim.files(0))
 
 
-def test_on_the_way_it_says_what_it_lacks(sim: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TELL", -1.0)
-    keeper = start(sim.spec("0"))
+def test_on_the_way_it_says_what_it_lacks(sim: Placed) -> None:
+    keeper = start(sim.spec("0"), Clock(step=2 * TELL).monotonic)
     fetch, seen = keeper._files.fetch, []
 
     def fetch_watched(ref: FileRef) -> None:
@@ -138,20 +151,19 @@ def test_on_the_way_it_says_what_it_lacks(sim: Placed, monkeypatch: pytest.Monke
         assert seen[0][1][1] == Held(0, sum(ref.bytes for ref in new))
 
 
-def test_a_damaged_original_is_told_and_the_others_are_fetched(
-    sim: Placed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_original_is_told_and_the_others_are_fetched(sim: Placed) -> None:
+    clock = Clock()
     (broken,) = sim.files(1).values()
     path = sim.home / broken.name
     sound = path.read_bytes()
     flip(path)
-    keeper = start(sim.spec("0"))
+    keeper = start(sim.spec("0"), clock.monotonic)
     assert not keeper.keep()
     assert said(sim, "0") == {1: Held(None, broken.bytes), 2: Held(0, 0)}
     assert read_reports(sim.home, sim.generation)["0"].failed == (broken.name,)
     path.write_bytes(sound)
     assert not keeper.keep()  # it is too soon to try again
-    monkeypatch.setattr(module, "AGAIN", 0.0)
+    clock.now += AGAIN
     assert keeper.keep()
     assert said(sim, "0") == {1: Held(0, 0), 2: Held(0, 0)}
     assert read_reports(sim.home, sim.generation)["0"].failed == ()
@@ -215,18 +227,17 @@ def test_own_workers_come_first(sim: Placed) -> None:
     assert said(sim, "1") == {0: Held(None, replica)}
 
 
-def test_what_is_needed_is_evicted_last_and_replicas_before_own_files(
-    sim: Placed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "TOUCH_SECONDS", -1.0)
+def test_what_is_needed_is_evicted_last_and_replicas_before_own_files(sim: Placed) -> None:
+    clock = Clock()
     spec = sim.spec("1")
     files = spec.cache.open(Path(spec.root))
     own = [ref for worker in (1, 2) for ref in sim.files(worker).values()]
     for ref in own:
         files.fetch(ref)
     stale = spec.cache.path / "stale.godwit"
-    keeper = start(spec)
+    keeper = start(spec, clock.monotonic)
     keeper.keep()
+    clock.now += 2 * TOUCH_SECONDS
     stale.write_bytes(b"")  # newer than what was fetched, but not used again
     sim.feed([])
     keeper.keep()
@@ -248,7 +259,7 @@ def test_an_epoch_is_reported_only_if_all_its_files_are_there(
     path = tmp_path_factory.mktemp("query")
     sim = Placed(path, ["0", "1", "1"], [["1"], ["0"], ["0"]], retention=2)
     spec = sim.spec("0", limit=choose.choice([20_000, 1 << 30]))
-    keeper = start(spec)
+    keeper = start(spec, Clock(step=2 * AGAIN).monotonic)
     fetch = keeper._files.fetch
 
     def epoch() -> None:
@@ -288,11 +299,7 @@ def test_an_epoch_is_reported_only_if_all_its_files_are_there(
                 assert copies(spec, dict(Share.of(worker, intent, whole).files)) <= here
         write_progress(files, generation, progress)
 
-    with (
-        patch.object(module, "write_progress", write_checked),
-        patch.object(module, "TELL", -1.0),
-        patch.object(module, "AGAIN", 0.0),
-    ):
+    with patch.object(module, "write_progress", write_checked):
         with fetching(keeper, fetch_or_not):
             for _ in range(6):
                 epoch()

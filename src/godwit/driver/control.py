@@ -1,7 +1,6 @@
 """What is asked of a query while it runs, and what becomes of it."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 
 from godwit.driver.merges import Trees
@@ -48,6 +47,7 @@ class Control:
         places: Placements,
         last: Manifest | None,
         trees: Trees,
+        clock: Callable[[], float],
     ) -> None:
         self.operators = operators
         self._journal = journal
@@ -55,6 +55,7 @@ class Control:
         self._placements = places
         self._last = last
         self._trees = trees
+        self._clock = clock
         self._changed = threading.Condition()
         self._closed = self._unhurried = False
 
@@ -116,7 +117,7 @@ class Control:
         supersede: bool = False,
     ) -> MigrateRequest:
         """Accept a migration to `target`, durably, or refuse it; `deadline` is in seconds."""
-        now = time.time()
+        now = self._clock()
         request = self._ask(
             operator,
             lambda timeline: MigrateRequest(

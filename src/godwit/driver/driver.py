@@ -4,9 +4,10 @@ It owns a checkpoint while it holds the newest generation. It does no computing 
 a runtime (Spark, or the one in memory for tests) carries the work to workers and brings receipts.
 """
 
+import time
 import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -59,6 +60,7 @@ class Driver(Control):
         cache: CacheSpec | None = None,
         durable: bool = True,
         replicas: int = 0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if retention < 1:
             raise ConfigError(f"retention must be at least one epoch, not {retention}")
@@ -83,7 +85,7 @@ class Driver(Control):
         self._given = begun.given if begun and workers is None else workers
         placed = Placements(self.root, journal.generation, replicas)
         first = Routing.even(bins or 4096, workers or default_workers)
-        timelines = Timelines(journal, named, first, self._begun, placed)
+        timelines = Timelines(journal, named, first, self._begun, placed, clock)
         if begun is not None:
             # A number of workers that a program names counts until it names another one: in
             # between, migrations have the last word.
@@ -95,6 +97,7 @@ class Driver(Control):
             placed,
             last,
             _load_trees(named, last),
+            clock,
         )
         self._time = self._load_time()
         self._placed_anew = False  # otherwise than the newest intent says

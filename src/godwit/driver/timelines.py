@@ -44,8 +44,10 @@ class Timelines:
         first: Routing,
         begun: int,
         places: Placements,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._journal = journal
+        self._clock = clock
         self._placements = places
         self.dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
@@ -123,7 +125,7 @@ class Timelines:
     def begin(self, epoch: int, ready: Mapping[str, Ready]) -> "Decision":
         """What the next epoch is to be; `decided` makes it so."""
         self.take_in()
-        now = time.time()
+        now = self._clock()
         new = sum(int(id) > self._decided for id in self._refused)
         return Decision(
             {

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,12 +42,18 @@ class FileCache:
     """
 
     def __init__(
-        self, location: Path, directory: Path, limit: int, link: RateLimit | None = None
+        self,
+        location: Path,
+        directory: Path,
+        limit: int,
+        link: RateLimit | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._location = location
         self._directory = directory
         self._limit = limit
         self._link = link
+        self._clock = clock
         self.fetched_bytes = 0  # read from the checkpoint by this object
         self.fetch_seconds = 0.0  # that this took
         self.hits = 0  # files that this object found here
@@ -151,11 +157,11 @@ class FileCache:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        start = time.monotonic()
+        start = self._clock()
         try:
             yield
         finally:
-            self.fetch_seconds += time.monotonic() - start
+            self.fetch_seconds += self._clock() - start
 
     def _account(self, added: int) -> None:
         """Note that this process added so many bytes; look at the directory only when it must."""
@@ -205,13 +211,14 @@ class _Opened:
     the time that one stays without being used, are bounded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 
     def get(self, local: str, spec: TableSpec) -> StateFile | None:
         """The file if it is open; None when its local copy was deleted, to give its space back."""
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
             self._expire(now)
             entry = self._entries.get(local)
@@ -227,7 +234,7 @@ class _Opened:
             return entry.file
 
     def put(self, local: str, file: StateFile, *, copied: bool) -> None:
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
             self._entries[local] = _Entry(file, copied, used=now, touched=now)
             self._entries.move_to_end(local)

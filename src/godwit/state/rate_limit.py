@@ -10,6 +10,7 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,18 +29,28 @@ class RateLimit:
     which those have taken it that do not yield.
     """
 
-    def __init__(self, path: Path, rate: float, *, yields: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        rate: float,
+        *,
+        yields: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._path = path
         self._rate = rate
         self._yields = yields
+        self._clock = clock
+        self._sleep = sleep
 
     def take(self, size: int) -> None:
         """Wait as long as `size` bytes take, behind those of others who came before."""
         try:
             end = self._reserve(size / self._rate)
         except OSError:  # nothing can be shared here
-            end = time.monotonic() + size / self._rate
-        time.sleep(max(0.0, end - time.monotonic()))
+            end = self._clock() + size / self._rate
+        self._sleep(max(0.0, end - self._clock()))
 
     def _reserve(self, seconds: float) -> float:
         """The end of the next `seconds` that nobody has taken."""
@@ -50,7 +61,7 @@ class RateLimit:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 data = os.pread(descriptor, _INSTANTS.size, 0)
                 taken, used = _INSTANTS.unpack(data) if len(data) == _INSTANTS.size else (0.0, 0.0)
-                now = time.monotonic()
+                now = self._clock()
                 if not self._yields or now >= used + _PAUSE:
                     end: float = max(now, taken) + seconds
                     instants = end, used if self._yields else end
@@ -58,4 +69,4 @@ class RateLimit:
                     return end
             finally:
                 os.close(descriptor)  # and with it the lock
-            time.sleep(used + _PAUSE - now)
+            self._sleep(used + _PAUSE - now)

@@ -1,5 +1,6 @@
 """Epochs without Spark: the same driver, log, files and operators, in this process."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,11 +65,13 @@ class Simulation:
         bins: int = 64,
         retention: int = 20,
         hashes: Callable[[pa.Table], Hashes] = hash_rows,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._checkpoint = checkpoint
         self._operators = [operators] if isinstance(operators, Operator) else list(operators)
         self._schema = schema
         self._hashes = hashes
+        self._clock = clock
         self._retention = retention
         self._batches: list[pa.Table] = []
         self._committed = -1
@@ -86,6 +89,7 @@ class Simulation:
             bins=bins,
             retention=self._retention,
             durable=False,  # a loss of power is not simulated
+            clock=self._clock,
         )
 
     @property

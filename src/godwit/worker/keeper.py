@@ -12,7 +12,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -83,9 +83,12 @@ class Keeper:
     is deleted with the cache when the query ends.
     """
 
-    def __init__(self, spec: KeeperSpec, lock: int) -> None:
+    def __init__(
+        self, spec: KeeperSpec, lock: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._spec = spec
         self._lock = lock
+        self._clock = clock
         self._history = History(Path(spec.root).parent, durable=False)
         self._files = spec.cache.open(Path(spec.root), yields=True)
         self._manifest: Manifest | None = None
@@ -143,17 +146,17 @@ class Keeper:
         self._failed = {name: at for name, at in self._failed.items() if name in wanted}
         here = self._tell(manifest.epoch, needs, wanted)
         for ref in (ref for name, ref in wanted.items() if name not in here):
-            if time.monotonic() < self._failed.get(ref.name, -AGAIN) + AGAIN:
+            if self._clock() < self._failed.get(ref.name, -AGAIN) + AGAIN:
                 continue
             if self._fetch(ref):
                 self._failed.pop(ref.name, None)
             elif max(self._history.epochs(), default=None) == manifest.epoch:
-                self._failed[ref.name] = time.monotonic()
+                self._failed[ref.name] = self._clock()
             else:  # it may have been deleted, since newer epochs do without it
                 return False
             if self.has_news:
                 return False
-            if time.monotonic() > self._told_at + TELL:
+            if self._clock() > self._told_at + TELL:
                 self._tell(manifest.epoch, needs, wanted)
         if not here >= wanted.keys():
             here = self._tell(manifest.epoch, needs, wanted)
@@ -170,10 +173,10 @@ class Keeper:
         """Report what is here now, if that is not what was reported last; returns its names."""
         files = [*wanted.values(), *needs.own.values()]
         here = self._files.here(files)
-        if time.monotonic() > self._touched + TOUCH_SECONDS:
+        if self._clock() > self._touched + TOUCH_SECONDS:
             for ref in files:  # own files last: they are evicted last
                 self._files.has(ref)
-            self._touched = time.monotonic()
+            self._touched = self._clock()
         progress = KeeperProgress(
             executor=self._spec.executor,
             pid=os.getpid(),
@@ -186,7 +189,7 @@ class Keeper:
         if self._told is None or replace(progress, seconds=self._told.seconds) != self._told:
             write_progress(self._history.files, self._spec.generation, progress)
             self._told = progress
-        self._told_at = time.monotonic()
+        self._told_at = self._clock()
         return here
 
     def _held(self, epoch: int, replicas: Mapping[int, Share], here: set[str]) -> dict[int, Held]:

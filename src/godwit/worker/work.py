@@ -102,10 +102,15 @@ class Work:
     ahead: Ahead | None = None
     prefold: Prefold | None = None  # records come folded
 
-    def run(self, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
+    def run(
+        self,
+        worker: int,
+        batches: Iterable[pa.RecordBatch],
+        clock: Callable[[], float] = perf_counter,
+    ) -> Receipt:
         """Do the work of `worker` on its records, which may carry their key's hash in `_hash`."""
         try:
-            return _Attempt(self, worker).run(batches)
+            return _Attempt(self, worker, clock).run(batches)
         except OperatorError as error:
             located = OperatorError(
                 error.operator, error.key, error.cause, epoch=self.epoch, worker=worker
@@ -116,8 +121,9 @@ class Work:
 
 
 class _Attempt:
-    def __init__(self, work: Work, worker: int) -> None:
+    def __init__(self, work: Work, worker: int, clock: Callable[[], float]) -> None:
         self.work = work
+        self.clock = clock
         self.operator = work.prefold.operator if work.prefold else work.operator
         self.worker = worker
         self.root = Path(work.root)
@@ -252,14 +258,14 @@ class _Attempt:
 
     def _fetch(self, ahead: Ahead) -> list[int]:
         """Fetch what is to come, as long as there is time; returns the segments that are here."""
-        end, fetched = perf_counter() + ahead.seconds, 0
+        end, fetched = self.clock() + ahead.seconds, 0
         ready: list[int] = []
         for segment in ahead.segments.get(self.worker, ()):
             slices = int(ahead.slices[self.worker, segment])
             for tree in self.work.trees.values():
                 for ref in (tree.files[run.file] for run in tree.runs(segment, slices)):
                     if not self.files.has(ref):
-                        if fetched and perf_counter() >= end:
+                        if fetched and self.clock() >= end:
                             return ready
                         self.files.fetch(ref)
                         fetched += 1
@@ -288,9 +294,9 @@ class _Attempt:
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
-        start = perf_counter()
+        start = self.clock()
         yield
-        self.seconds[part] = round(perf_counter() - start, 4)
+        self.seconds[part] = round(self.clock() - start, 4)
 
 
 def _within(slices: int, run: Run, spec: TableSpec) -> Run:

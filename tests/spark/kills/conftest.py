@@ -1,14 +1,10 @@
 """Applications to be killed."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from tests.support.kills.running import Application
-
-Launch = Callable[[Path], Application]
+from tests.support.kills.running import Application, Launch
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from godwit.log.history import History
-from tests.spark.kills.conftest import Launch
 from tests.support.kills import bank
-from tests.support.kills.running import Application
+from tests.support.kills.running import Application, Launch
 from tests.support.kills.truth import check, first_seen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -19,8 +19,8 @@ from godwit.inspect.overview import Overview
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit
 from godwit.model.requests import MigrateRequest
-from tests.spark.kills.conftest import Launch
 from tests.support.kills import bank
+from tests.support.kills.running import Launch
 from tests.support.kills.truth import check, expected, first_seen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -30,7 +30,7 @@ MATRIX = [(point, side) for point in POINTS for side in SIDES]
 PUBLISHED = MATRIX[MATRIX.index(("manifest", "after")) :]  # points at which the epoch is published
 DELIVERED = MATRIX[MATRIX.index(("sink", "after")) :]
 COMMITTED = MATRIX[MATRIX.index(("commit", "after")) :]
-STRATEGIES = ("batched:256", "all-at-once", "fluid", "matched")
+STRATEGIES = ("paced", "batched:256", "all-at-once", "fluid", "matched")
 IN_WORKERS = [(point, side) for point in ("delta", "outputs") for side in SIDES]
 
 

@@ -9,8 +9,8 @@ import pytest
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.model.requests import MigrateRequest
-from tests.spark.kills.conftest import Launch
 from tests.support.kills import timed
+from tests.support.kills.running import Launch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

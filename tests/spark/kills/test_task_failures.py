@@ -13,10 +13,10 @@ from godwit.inspect.snapshot import Snapshot
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit, newest_offsets
 from godwit.model.routing import SEGMENTS
-from tests.spark.kills.conftest import Launch
 from tests.support.feed import Feed
 from tests.support.kills import bank
 from tests.support.kills.functions import STRUCK, Blocking, Dying, Keeping, Raising
+from tests.support.kills.running import Launch
 from tests.support.kills.truth import check, first_seen
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -111,6 +112,9 @@ class Application:
         if error is not None:
             print(self.printed())
         self._printed.close()
+
+
+Launch = Callable[[Path], Application]
 
 
 def _session_of(pid: int) -> int | None:
