@@ -23,8 +23,8 @@ from godwit.log.intent import Intent
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.loads import Loads
 from godwit.operators import Aggregate
+from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH
-from godwit.worker.work import CacheSpec
 from lab.bench.harness import Bench, say
 from lab.bench.report import Report, show, spread, table
 

@@ -30,6 +30,7 @@ from godwit.log.spark_log import source_offsets
 from godwit.migration.strategies import left, parse
 from godwit.model.routing import check_workers
 from godwit.model.time import micros
+from godwit.storage.local import LocalStore
 from godwit.worker.replicas import read_reports
 from lab.workloads.catalog import Workload
 from lab.workloads.executors import processes
@@ -185,7 +186,7 @@ class Recorder:
         self.began = 0.0  # seconds since 1970, once an epoch has been delivered
         self.has_begun = threading.Event()
         self._events = wanted.events
-        self._spark_log = spark_log
+        self._spark_log = LocalStore(spark_log)
         self._say = say
 
     @property
@@ -331,7 +332,7 @@ class Runner:
 
 def _usage(history: History, seconds: float) -> Usage:
     """What all processes and, as they say, keepers have used."""
-    keepers = read_reports(history.files.root, history.newest_generation()).values()
+    keepers = read_reports(history.files, history.newest_generation()).values()
     return Usage(
         seconds,
         sum(keeper.seconds for keeper in keepers),

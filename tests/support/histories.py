@@ -350,7 +350,7 @@ class _Play:
             assert manifest is not None
             parts |= merged_parts(manifest)
             named.update(ref.name for ref in (*state_files(manifest), *output_files(manifest)))
-        root = self._history.files.root
+        root = self._checkpoint / "godwit"
         paths = [*(root / "state").rglob("*"), *(root / "outputs").rglob("*")]
         assert {str(path.relative_to(root)) for path in paths if path.is_file()} == named
         self.seen["merged parts of segments"] += len(parts)
