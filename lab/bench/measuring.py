@@ -24,8 +24,8 @@ from godwit.log.intent import Intent
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.loads import Loads
 from godwit.operators import AggregateOperator
+from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH
-from godwit.worker.work import CacheSpec
 from lab.bench.application import Bench
 from lab.bench.results import BenchResults, show, spread
 from lab.tools.tables import show_table

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from godwit.log.spark_log import source_offsets
+from godwit.storage.local import LocalStore
 from lab.tools import units
 from lab.workloads.rate import SECOND
 from lab.workloads.report import DeliveredEpoch, RunReport
@@ -29,7 +30,7 @@ class Recorder:
         self.began = 0.0  # seconds since 1970, once an epoch has been delivered
         self.has_begun = threading.Event()
         self._events = events
-        self._spark_log = spark_log
+        self._spark_log = LocalStore(spark_log)
         self._say = say
         self._waits_for: Callable[[], str] = lambda: "the first epoch"
         self._said = threading.Event()

@@ -210,7 +210,7 @@ def _progress(migration: gw.Migration) -> str:
 
 def _usage(history: History, seconds: float) -> Usage:
     """What all processes and, as they say, keepers have used."""
-    keepers = read_reports(history.files.root, history.newest_generation()).values()
+    keepers = read_reports(history.files, history.newest_generation()).values()
     return Usage(
         seconds,
         sum(keeper.seconds for keeper in keepers),

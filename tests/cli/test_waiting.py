@@ -1,7 +1,6 @@
 """Requests that nobody has answered yet, and queries that do not run."""
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -40,7 +39,7 @@ def test_a_query_whose_process_is_gone(
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     with monkeypatch.context() as patched:
-        patched.setattr(os, "getpid", lambda: ended.pid)
+        patched.setattr("godwit.log.journal.getpid", lambda: ended.pid)
         driver = drive(tmp_path, workers=1, bins=4)
         assert main(["status", str(tmp_path)]) == 2
         assert "yet: driver 1 ended in its first; start" in capsys.readouterr().err

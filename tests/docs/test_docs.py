@@ -1,4 +1,4 @@
-"""The docs hold together: links lead somewhere, lines are short, metrics and words are the real ones."""
+"""The docs hold together: links lead somewhere, lines are short, no page is out of reach."""
 
 import re
 from collections.abc import Iterator

@@ -77,7 +77,7 @@ def test_rows_and_bytes_are_those_of_every_bin(
         tree = Tree.from_json(manifest.trees[operator.name][spec.name])
         for segment in range(SEGMENTS):
             for run in tree.runs(segment):
-                file = read(sim.driver.root / run.file, spec, tree.files[run.file])
+                file = read(sim.driver.files, run.file, spec, tree.files[run.file])
                 hashes = key_hashes(spec, file.segment(segment))
                 counts = np.bincount(Routing.even(bins, 1).bins_at(hashes), minlength=bins)
                 ref = tree.files[run.file]

@@ -33,7 +33,7 @@ def test_the_older_driver_can_change_nothing(tmp_path: Path) -> None:
         lambda: older.publish(manifest_of(1)),
         lambda: older.prune(1),
         lambda: older.delete("manifests/1.json"),
-        lambda: older.move("manifests/1.json", "manifests/7.json"),
+        lambda: older.move("godwit/manifests/1.json", "godwit/manifests/7.json"),
     ]
     for change in changes:
         with pytest.raises(FencedError) as caught:
@@ -45,7 +45,7 @@ def test_the_older_driver_can_change_nothing(tmp_path: Path) -> None:
 
 def test_the_spark_of_the_older_driver_cannot_reach_its_log(tmp_path: Path) -> None:
     older = journal_at(tmp_path)
-    held = older.spark_log()
+    held = older.spark_log().path
     (held / "metadata").write_text("id")
     newer = journal_at(tmp_path)
     with pytest.raises(NotADirectoryError):
@@ -54,7 +54,7 @@ def test_the_spark_of_the_older_driver_cannot_reach_its_log(tmp_path: Path) -> N
         (held / "metadata").unlink()
     with pytest.raises(FencedError):
         older.spark_log()
-    assert (newer.spark_log() / "metadata").read_text() == "id"
+    assert (newer.spark_log().path / "metadata").read_text() == "id"
     assert [path.name for path in (tmp_path / "spark").iterdir()] == ["metadata"]
 
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
-from godwit.log import History, LocalStore, RequestLog
+from godwit.log import History, RequestLog
 from godwit.model.requests import AbortRequest, MigrateRequest, Request, ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
+from godwit.storage.local import LocalStore
 from tests.support.log_samples import journal_at, schedule_of
 
 SMALL = st.integers(0, 5)

@@ -6,6 +6,7 @@ import pytest
 
 from godwit.errors import CheckpointError, FencedError
 from godwit.log import History, Journal, agree, offsets_digest, restore
+from godwit.storage.local import LocalStore
 from tests.support.log_samples import (
     files_below,
     intent_of,
@@ -21,10 +22,10 @@ def _checkpoint(root: Path, last: int = 4, retained: int = 4) -> Journal:
     spark = spark_log(root, offsets=last + 1, commits=last)
     journal = journal_at(root)
     for epoch in range(last + 1):
-        offsets = offsets_digest(spark, epoch) or ""
+        offsets = offsets_digest(LocalStore(spark), epoch) or ""
         journal.begin(intent_of(epoch, offsets=offsets))
         journal.publish(manifest_of(epoch, offsets=offsets))
-    journal.begin(intent_of(last + 1, offsets=offsets_digest(spark, last + 1) or ""))
+    journal.begin(intent_of(last + 1, offsets=offsets_digest(LocalStore(spark), last + 1) or ""))
     journal.prune(last + 1 - retained)
     for epochs in ([1], [1, 9], [9]):
         journal.requests.add(schedule_of(epochs[0], *epochs))
@@ -43,7 +44,7 @@ def test_later_epochs_are_put_aside_and_the_driver_is_fenced(tmp_path: Path) -> 
     assert history.epochs() == [1, 2]
     assert history.intents() == [0, 1, 2]
     assert history.requests.ids() == [1]
-    agree(tmp_path, tmp_path / "spark", history)
+    agree(history)
     after = files_below(tmp_path)
     undone = {n.removeprefix("godwit/undone/2/"): c for n, c in after.items() if "/undone/" in n}
     moved = {n.removeprefix("godwit/"): content for n, content in before.items() if n not in after}
@@ -65,16 +66,16 @@ def test_the_last_epoch_can_be_restored_to_drop_the_one_in_flight(tmp_path: Path
     restore(tmp_path, 4, durable=False)
     history = History.inspect(tmp_path)
     assert (history.epochs()[-1], history.intents()[-1]) == (4, 4)
-    agree(tmp_path, tmp_path / "spark", history)
+    agree(history)
 
 
 def test_the_initial_state_can_be_restored(tmp_path: Path) -> None:
     spark = spark_log(tmp_path, offsets=0, commits=0)
     journal = journal_at(tmp_path)
     journal.publish(manifest_of(-1))
-    journal.publish(manifest_of(0, offsets=offsets_digest(spark, 0) or ""))
+    journal.publish(manifest_of(0, offsets=offsets_digest(LocalStore(spark), 0) or ""))
     assert restore(tmp_path, -1, durable=False).epoch == -1
-    agree(tmp_path, spark, History.inspect(tmp_path))
+    agree(History.inspect(tmp_path))
 
 
 def test_an_epoch_without_a_manifest_is_refused_and_nobody_is_fenced(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_an_interrupted_restore_is_refused_at_a_start_or_has_changed_nothing_of_
         except KeyboardInterrupt:
             history = History.inspect(root)
             try:
-                agree(root, root / "spark", history)
+                agree(history)
             except CheckpointError:
                 refused += 1
             else:
@@ -137,6 +138,6 @@ def test_an_interrupted_restore_is_refused_at_a_start_or_has_changed_nothing_of_
             monkeypatch.undo()
         restore(root, 2, durable=False)
         history = History.inspect(root)
-        agree(root, root / "spark", history)
+        agree(history)
         assert (history.epochs(), history.intents()) == ([1, 2], [0, 1, 2])
     assert refused > 10

@@ -13,6 +13,7 @@ from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal, agree, offsets_digest, query_id, restore
 from godwit.log.manifest import Manifest
 from godwit.log.spark_log import newest_commit, newest_offsets
+from godwit.storage.local import LocalStore
 from tests.support.log_samples import (
     QUERY,
     intent_of,
@@ -27,31 +28,32 @@ def _publish(root: Path, spark: Path, *epochs: int) -> Journal:
     """Godwit's log over Spark's: each epoch with the digest of its offsets."""
     journal = journal_at(root)
     for epoch in epochs:
-        offsets = offsets_digest(spark, epoch) or "none"
+        offsets = offsets_digest(LocalStore(spark), epoch) or "none"
         journal.begin(intent_of(epoch, offsets=offsets))
         journal.publish(manifest_of(epoch, offsets=offsets))
     return journal
 
 
 def test_a_query_that_never_ran_has_no_log(tmp_path: Path) -> None:
-    assert query_id(tmp_path) is None
-    assert newest_offsets(tmp_path) is None
-    assert newest_commit(tmp_path) is None
-    assert offsets_digest(tmp_path, 0) is None
+    assert query_id(LocalStore(tmp_path)) is None
+    assert newest_offsets(LocalStore(tmp_path)) is None
+    assert newest_commit(LocalStore(tmp_path)) is None
+    assert offsets_digest(LocalStore(tmp_path), 0) is None
 
 
 def test_the_log_is_read_numerically_and_without_side_files(tmp_path: Path) -> None:
     spark = spark_log(tmp_path, offsets=10, commits=9)
     (spark / "offsets" / ".11.5bd2.tmp").write_text("v1")
-    assert (query_id(spark), newest_offsets(spark), newest_commit(spark)) == (QUERY, 10, 9)
+    log = LocalStore(spark)
+    assert (query_id(log), newest_offsets(log), newest_commit(log)) == (QUERY, 10, 9)
 
 
 def test_the_digest_is_of_the_sources_and_not_of_the_time(tmp_path: Path) -> None:
     spark = spark_log(tmp_path, offsets=1, commits=0)
-    before = offsets_digest(spark, 0)
+    before = offsets_digest(LocalStore(spark), 0)
     (spark / "offsets" / "0").write_text(offsets_file(0, time=99))
-    assert offsets_digest(spark, 0) == before
-    assert offsets_digest(spark, 1) != before
+    assert offsets_digest(LocalStore(spark), 0) == before
+    assert offsets_digest(LocalStore(spark), 1) != before
 
 
 @pytest.mark.parametrize("content", ["", "v1", "v1\n{}", "foreign\n{}\n0"])
@@ -59,14 +61,14 @@ def test_a_damaged_offsets_file_is_named(tmp_path: Path, content: str) -> None:
     spark = spark_log(tmp_path, offsets=0, commits=0)
     (spark / "offsets" / "0").write_text(content)
     with pytest.raises(DamagedFileError, match="offsets/0: is not a whole offsets file"):
-        offsets_digest(spark, 0)
+        offsets_digest(LocalStore(spark), 0)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", "7", "\xff"])
 def test_a_damaged_metadata_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "metadata").write_text(content)
     with pytest.raises(DamagedFileError, match="metadata: does not hold the id"):
-        query_id(tmp_path)
+        query_id(LocalStore(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -85,15 +87,15 @@ def test_a_damaged_metadata_file_is_named(tmp_path: Path, content: str) -> None:
 def test_logs_that_agree(tmp_path: Path, published: list[int], offsets: int, commits: int) -> None:
     spark = spark_log(tmp_path, offsets, commits)
     journal = _publish(tmp_path, spark, *published)
-    agree(tmp_path, spark, journal)
+    agree(journal)
 
 
 def test_logs_agree_after_both_were_pruned_and_with_an_epoch_in_flight(tmp_path: Path) -> None:
     spark = spark_log(tmp_path, offsets=8, commits=7, first=6)
     journal = _publish(tmp_path, spark, 5, 6, 7)
-    journal.begin(intent_of(8, offsets=offsets_digest(spark, 8) or ""))
+    journal.begin(intent_of(8, offsets=offsets_digest(LocalStore(spark), 8) or ""))
     journal.prune(7)
-    agree(tmp_path, spark, journal)
+    agree(journal)
 
 
 def test_logs_agree_while_a_driver_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +112,7 @@ def test_logs_agree_while_a_driver_goes_on(tmp_path: Path, monkeypatch: pytest.M
         return manifest
 
     monkeypatch.setattr(History, "last", overtaken)
-    agree(tmp_path, spark, History.inspect(tmp_path))
+    agree(History.inspect(tmp_path))
 
 
 def _delete_log(spark: Path) -> None:
@@ -165,10 +167,10 @@ def test_logs_that_disagree_are_refused_with_a_next_step(
 ) -> None:
     spark = spark_log(tmp_path, offsets=3, commits=3)
     journal = _publish(tmp_path, spark, 0, 1, 2, 3)
-    agree(tmp_path, spark, journal)
+    agree(journal)
     damage(spark)
     with pytest.raises(CheckpointError, match=f"{tmp_path}: .*{problem}.*{next_step}") as caught:
-        agree(tmp_path, spark, journal)
+        agree(journal)
     assert "from one backup" in str(caught.value)
 
 
@@ -178,21 +180,21 @@ def test_an_epoch_that_was_begun_with_offsets_that_changed_is_refused(
 ) -> None:
     spark = spark_log(tmp_path, offsets=4, commits=3)
     journal = _publish(tmp_path, spark, 3)
-    journal.begin(intent_of(4, offsets=offsets_digest(spark, 4) or ""))
-    agree(tmp_path, spark, journal)
+    journal.begin(intent_of(4, offsets=offsets_digest(LocalStore(spark), 4) or ""))
+    agree(journal)
     damage(spark)
     with pytest.raises(CheckpointError, match=r"began epoch 4.*restore\(checkpoint, 3\)"):
-        agree(tmp_path, spark, journal)
+        agree(journal)
     restore(tmp_path, 3, durable=False)
-    agree(tmp_path, spark, History.inspect(tmp_path))
+    agree(History.inspect(tmp_path))
 
 
 def test_a_first_epoch_whose_offsets_changed_can_only_be_deleted(tmp_path: Path) -> None:
-    spark = spark_log(tmp_path, offsets=-1, commits=-1)
+    spark_log(tmp_path, offsets=-1, commits=-1)
     journal = journal_at(tmp_path)
     journal.begin(intent_of(0))
     with pytest.raises(CheckpointError, match=r"began epoch 0.*it has published nothing"):
-        agree(tmp_path, spark, journal)
+        agree(journal)
 
 
 @pytest.mark.spark
@@ -205,13 +207,13 @@ def test_a_real_query_goes_on_from_the_epoch_it_was_restored_to(
 
     def run_epochs() -> Journal:
         journal = journal_at(root)
-        agree(root, root / "spark", journal)
+        agree(journal)
 
         def epoch(batch: DataFrame, number: int) -> None:
-            offsets = offsets_digest(root / "spark", number)
+            offsets = offsets_digest(LocalStore(root / "spark"), number)
             assert offsets is not None
-            assert newest_offsets(root / "spark") == number
-            query = query_id(root / "spark") or ""
+            assert newest_offsets(LocalStore(root / "spark")) == number
+            query = query_id(LocalStore(root / "spark")) or ""
             seen[number] = sorted(row.value for row in batch.collect())
             intent, manifest = intent_of(number, offsets=offsets), manifest_of(number, offsets)
             journal.begin(replace(intent, query=query))
@@ -226,17 +228,18 @@ def test_a_real_query_goes_on_from_the_epoch_it_was_restored_to(
             .start()
             .awaitTermination()
         )
-        agree(root, root / "spark", journal)
+        agree(journal)
         return journal
 
     for name in "abc":
         (lines / name).write_text(name)
     assert run_epochs().epochs() == [0, 1, 2]
-    assert newest_commit(root / "spark") == 2
+    assert newest_commit(LocalStore(root / "spark")) == 2
     once = dict(seen)
     restore(root, 0)
-    agree(root, root / "spark", History.inspect(root))
-    assert newest_offsets(root / "spark") == newest_commit(root / "spark") == 0
+    agree(History.inspect(root))
+    log = LocalStore(root / "spark")
+    assert newest_offsets(log) == newest_commit(log) == 0
     seen.clear()
     journal = run_epochs()
     assert 0 not in seen

@@ -39,7 +39,7 @@ class Stream:
         (self.ticks / uuid.uuid4().hex).write_text("tick")
 
     def start(self, **trigger: bool) -> StreamingQuery:
-        writer = with_ticks(self.source, self.ticks).writeStream.foreachBatch(self._run)
+        writer = with_ticks(self.source, f"file://{self.ticks}").writeStream.foreachBatch(self._run)
         writer = writer.option("checkpointLocation", str(self.home / "checkpoint"))
         return (writer.trigger(**trigger) if trigger else writer).start()
 
@@ -99,7 +99,7 @@ def test_the_records_and_their_schema_stay_as_they_are(stream: Stream) -> None:
         "make_interval(1) AS i",
     )
     stream.source = odd
-    ticking = with_ticks(odd, stream.ticks)
+    ticking = with_ticks(odd, f"file://{stream.ticks}")
     assert [(f.name, f.dataType) for f in ticking.schema] == [
         (f.name, f.dataType) for f in odd.schema
     ]

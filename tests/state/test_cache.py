@@ -13,6 +13,7 @@ import pytest
 from godwit.errors import DamagedFileError, IncompatibleError
 from godwit.state import cache as module
 from godwit.state.cache import SUFFIX, FileCache
+from godwit.storage.local import LocalStore
 from tests.support.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -30,7 +31,7 @@ def size(directory: Path) -> int:
 
 
 def test_an_added_file_is_a_link_and_never_fetched(location: Path, directory: Path) -> None:
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     cache.add(ref)
     assert held(directory)[0].samefile(location / ref.name)
     check(cache, ref)
@@ -39,27 +40,27 @@ def test_an_added_file_is_a_link_and_never_fetched(location: Path, directory: Pa
 
 def test_a_file_is_fetched_once_for_all_processes(location: Path, directory: Path) -> None:
     ref = put(location, 1)
-    first = FileCache(location, directory, PLENTY)
+    first = FileCache(LocalStore(location), directory, PLENTY)
     check(first, ref)
     check(first, ref)
     assert (first.hits, first.fetched_bytes) == (1, ref.bytes)
     forget()
     (location / ref.name).unlink()  # the copy is a copy
-    second = FileCache(location, directory, PLENTY)
+    second = FileCache(LocalStore(location), directory, PLENTY)
     check(second, ref)
     assert (second.hits, second.fetched_bytes) == (1, 0)
 
 
 def test_an_open_file_is_not_opened_again(location: Path, directory: Path) -> None:
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     file = cache.open(ref, SPEC)
-    assert FileCache(location, directory, PLENTY).open(ref, SPEC) is file
+    assert FileCache(LocalStore(location), directory, PLENTY).open(ref, SPEC) is file
     same = replace(SPEC)
     assert cache.open(ref, same) is file
 
 
 def test_an_empty_file_is_a_hit_too(location: Path, directory: Path) -> None:
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1, rows=0)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1, rows=0)
     assert cache.open(ref, SPEC) is cache.open(ref, SPEC)
     assert cache.hits == 1
 
@@ -67,7 +68,7 @@ def test_an_empty_file_is_a_hit_too(location: Path, directory: Path) -> None:
 def test_another_spec_sees_the_same_file_through_other_columns(
     location: Path, directory: Path
 ) -> None:
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     check(cache, ref)
     grown = replace(SPEC, value=pa.schema([("n", pa.int64()), ("m", pa.string())]))
     assert cache.open(ref, grown).whole().rows["m"].null_count == 1000
@@ -80,13 +81,13 @@ def test_equal_names_of_other_checkpoints_or_contents_stay_apart(
     tmp_path: Path, location: Path, directory: Path
 ) -> None:
     old = put(location, 1, rows=3)
-    check(FileCache(location, directory, PLENTY), old)
+    check(FileCache(LocalStore(location), directory, PLENTY), old)
     other = put(tmp_path / "other", 1, rows=4)
-    check(FileCache(tmp_path / "other", directory, PLENTY), other)
+    check(FileCache(LocalStore(tmp_path / "other"), directory, PLENTY), other)
     shutil.rmtree(location)
     new = put(location, 1, rows=5)
     assert new.name == old.name
-    check(FileCache(location, directory, PLENTY), new)
+    check(FileCache(LocalStore(location), directory, PLENTY), new)
 
 
 def test_files_are_copied_where_they_cannot_be_linked(
@@ -96,7 +97,7 @@ def test_files_are_copied_where_they_cannot_be_linked(
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refuse)
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     cache.add(ref)
     (location / ref.name).unlink()
     check(cache, ref)
@@ -104,7 +105,7 @@ def test_files_are_copied_where_they_cannot_be_linked(
 
 
 def test_adding_a_file_that_is_there_changes_nothing(location: Path, directory: Path) -> None:
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     check(cache, ref)
     cache.add(ref)
     cache.add(ref)
@@ -116,7 +117,7 @@ def test_adding_a_file_that_is_there_changes_nothing(location: Path, directory: 
 
 def test_the_least_recently_used_files_go(location: Path, directory: Path, clock: Clock) -> None:
     refs = [put(location, number) for number in range(9)]
-    cache = FileCache(location, directory, limit=8 * refs[0].bytes)
+    cache = FileCache(LocalStore(location), directory, limit=8 * refs[0].bytes)
     for age, ref in enumerate(refs[:8]):
         cache.add(ref)
         os.utime(location / ref.name, (age, age))
@@ -132,7 +133,7 @@ def test_the_least_recently_used_files_go(location: Path, directory: Path, clock
 
 def test_the_directory_stays_below_its_limit(location: Path, directory: Path) -> None:
     refs = [put(location, number) for number in range(40)]
-    cache = FileCache(location, directory, limit=10 * refs[0].bytes)
+    cache = FileCache(LocalStore(location), directory, limit=10 * refs[0].bytes)
     for ref in refs * 2:
         check(cache, ref)
         assert size(directory) <= 10 * refs[0].bytes
@@ -141,7 +142,7 @@ def test_the_directory_stays_below_its_limit(location: Path, directory: Path) ->
 def test_what_other_processes_added_is_noticed(location: Path, directory: Path) -> None:
     refs = [put(location, number) for number in range(64)]
     limit = 32 * refs[0].bytes
-    mine, others = (FileCache(location, directory, limit) for _ in range(2))
+    mine, others = (FileCache(LocalStore(location), directory, limit) for _ in range(2))
     for a, b in zip(refs[:32], refs[32:], strict=True):
         check(mine, a)
         usages = dict(module._usages)
@@ -165,7 +166,7 @@ def test_the_directory_is_not_scanned_at_each_file(
 
     monkeypatch.setattr(module, "_scan", counted)
     refs = [put(location, number, rows=1) for number in range(100)]
-    cache = FileCache(location, directory, limit=sum(ref.bytes for ref in refs))
+    cache = FileCache(LocalStore(location), directory, limit=sum(ref.bytes for ref in refs))
     for ref in refs:
         cache.add(ref)
     assert scans <= 17
@@ -174,7 +175,7 @@ def test_the_directory_is_not_scanned_at_each_file(
 @pytest.mark.parametrize("limit", [0, 1, 30_000])
 def test_a_limit_too_small_costs_time_only(limit: int, location: Path, directory: Path) -> None:
     refs = [put(location, number) for number in range(4)]
-    cache = FileCache(location, directory, limit)
+    cache = FileCache(LocalStore(location), directory, limit)
     for ref in refs * 3:
         cache.add(ref)
         check(cache, ref)
@@ -186,7 +187,7 @@ def test_eviction_deletes_no_file_of_others(location: Path, directory: Path) -> 
     theirs = directory / "thesis.arrow"
     theirs.write_bytes(bytes(100_000))
     refs = [put(location, number) for number in range(4)]
-    cache = FileCache(location, directory, limit=refs[0].bytes)
+    cache = FileCache(LocalStore(location), directory, limit=refs[0].bytes)
     for ref in refs:
         check(cache, ref)
     assert theirs.exists()
@@ -200,7 +201,7 @@ def test_open_files_are_bounded_in_number_and_in_idle_time(
     location: Path, directory: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_OPENED", 3)
-    cache = FileCache(location, directory, PLENTY)
+    cache = FileCache(LocalStore(location), directory, PLENTY)
     refs = [put(location, number) for number in range(5)]
     for ref in refs:
         check(cache, ref)
@@ -213,7 +214,7 @@ def test_open_files_are_bounded_in_number_and_in_idle_time(
 def test_a_deleted_copy_is_let_go_and_fetched_again(
     location: Path, directory: Path, clock: Clock
 ) -> None:
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     file = cache.open(ref, SPEC)
     held(directory)[0].unlink()
     assert cache.open(ref, SPEC) is file
@@ -228,11 +229,11 @@ def test_a_deleted_copy_is_let_go_and_fetched_again(
 
 def test_a_damaged_copy_is_replaced(location: Path, directory: Path) -> None:
     ref = put(location, 1)
-    check(FileCache(location, directory, PLENTY), ref)
+    check(FileCache(LocalStore(location), directory, PLENTY), ref)
     for damage in (b"", b"garbage", bytes(ref.bytes)):
         forget()
         held(directory)[0].write_bytes(damage)
-        cache = FileCache(location, directory, PLENTY)
+        cache = FileCache(LocalStore(location), directory, PLENTY)
         check(cache, ref)
         assert cache.fetched_bytes == ref.bytes
 
@@ -246,7 +247,7 @@ def test_a_damaged_original_is_an_error_that_names_it(
     content = path.read_bytes()
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 1
-    cache = FileCache(location, directory, limit)
+    cache = FileCache(LocalStore(location), directory, limit)
     for damage in (bytes(flipped), content[:-1], b""):
         path.write_bytes(damage)
         with pytest.raises(DamagedFileError, match=ref.name):
@@ -259,7 +260,7 @@ def test_a_damaged_original_is_an_error_that_names_it(
 
 def test_a_cache_that_cannot_be_written_is_done_without(location: Path, directory: Path) -> None:
     directory.write_text("a file where the directory should be")
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     cache.add(ref)
     check(cache, ref)
     check(cache, ref)
@@ -272,7 +273,7 @@ def test_a_full_disk_is_done_without(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    cache, ref = FileCache(location, directory, PLENTY), put(location, 1)
+    cache, ref = FileCache(LocalStore(location), directory, PLENTY), put(location, 1)
     monkeypatch.setattr(os, "link", full)
     monkeypatch.setattr(os, "rename", full)
     cache.add(ref)
@@ -285,7 +286,7 @@ def test_a_full_disk_is_done_without(
 def test_a_cache_deleted_in_mid_use_is_made_again(
     location: Path, directory: Path, clock: Clock
 ) -> None:
-    cache = FileCache(location, directory, PLENTY)
+    cache = FileCache(LocalStore(location), directory, PLENTY)
     refs = [put(location, number) for number in range(6)]
     for ref in refs[:3]:
         cache.add(ref)
@@ -304,6 +305,7 @@ from pathlib import Path
 import pyarrow as pa
 from godwit.state import cache as module
 from godwit.state.cache import FileCache
+from godwit.storage.local import LocalStore
 from godwit.state.table import FileRef, TableSpec
 
 location, directory, limit, seed, *refs = sys.argv[1:]
@@ -311,7 +313,7 @@ columns = [pa.schema([(name, pa.int64())]) for name in ("word", "n")]
 spec = TableSpec("counts", columns[0], pa.schema([]), columns[1])
 refs = [FileRef(name, int(rows), int(size), int(crc))
         for name, rows, size, crc in (ref.split(",") for ref in refs)]
-cache = FileCache(Path(location), Path(directory), int(limit))
+cache = FileCache(LocalStore(Path(location)), Path(directory), int(limit))
 choose = random.Random(int(seed))
 module.MAX_OPENED = 4
 module.TOUCH_SECONDS = 0.0

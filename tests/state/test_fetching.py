@@ -8,6 +8,7 @@ import pytest
 
 from godwit.state.cache import FileCache
 from godwit.state.rate_limit import RateLimit
+from godwit.storage.local import LocalStore
 from tests.support.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:
     ref = put(tmp_path / "checkpoint", 1)
-    cache = FileCache(tmp_path / "checkpoint", tmp_path / "cache", PLENTY)
+    cache = FileCache(LocalStore(tmp_path / "checkpoint"), tmp_path / "cache", PLENTY)
     assert not cache.has(ref)
     cache.fetch(ref)
     assert cache.has(ref)
@@ -25,7 +26,7 @@ def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:
 
 
 def test_what_is_here_is_told_from_what_is_not(location: Path, directory: Path) -> None:
-    cache = FileCache(location, directory, PLENTY)
+    cache = FileCache(LocalStore(location), directory, PLENTY)
     refs = [put(location, number) for number in range(3)]
     assert cache.here(refs) == set()
     cache.add(refs[0])
@@ -36,7 +37,9 @@ def test_what_is_here_is_told_from_what_is_not(location: Path, directory: Path) 
 
 def test_there_is_nothing_to_fetch_of_a_file_that_is_too_large(tmp_path: Path) -> None:
     ref = put(tmp_path / "checkpoint", 1)
-    assert FileCache(tmp_path / "checkpoint", tmp_path / "cache", ref.bytes - 1).has(ref)
+    assert FileCache(LocalStore(tmp_path / "checkpoint"), tmp_path / "cache", ref.bytes - 1).has(
+        ref
+    )
 
 
 class Counted(RateLimit):
@@ -51,7 +54,7 @@ class Counted(RateLimit):
 
 def test_what_is_fetched_passes_over_the_link_in_pieces(location: Path, directory: Path) -> None:
     ref, link = put(location, 1, rows=100_000), Counted()
-    cache = FileCache(location, directory, PLENTY, link)
+    cache = FileCache(LocalStore(location), directory, PLENTY, link)
     check(cache, ref)
     assert sum(link.taken) == ref.bytes
     assert len(link.taken) > 1
@@ -65,7 +68,7 @@ def test_a_file_that_stays_where_it_is_passes_over_the_link_when_it_is_opened(
     location: Path, directory: Path
 ) -> None:
     ref, link = put(location, 1), Counted()
-    check(FileCache(location, directory, ref.bytes - 1, link), ref)
+    check(FileCache(LocalStore(location), directory, ref.bytes - 1, link), ref)
     assert sum(link.taken) == ref.bytes
 
 
@@ -78,7 +81,7 @@ def test_the_time_that_fetching_takes_is_told(
 
     small, large = put(location, 1), put(location, 2, rows=2000)
     link = Slow(directory / "link", 1.0)
-    cache = FileCache(location, directory, small.bytes, link, clock.monotonic)
+    cache = FileCache(LocalStore(location), directory, small.bytes, link, clock.monotonic)
     check(cache, small)
     assert cache.fetch_seconds == small.bytes
     check(cache, large)

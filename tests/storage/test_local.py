@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from godwit.errors import ConfigError
-from godwit.storage import local as filesystem
-from godwit.storage.local import LocalStore, Location
+from godwit.storage import location as filesystem
+from godwit.storage.local import LocalStore
+from godwit.storage.location import local_directory, open_store
 
 CREATORS = 6
 ROUNDS = 25
@@ -31,12 +32,12 @@ ROUNDS = 25
     ],
 )
 def test_local_locations_qualify(text: str | Path, path: str) -> None:
-    assert Location.parse(text).path == Path(path)
+    assert open_store(text).local_path() == Path(path)
 
 
 def test_a_relative_path_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Location.parse("query").path == tmp_path / "query"
+    assert open_store("query").local_path() == tmp_path / "query"
 
 
 @pytest.mark.parametrize(
@@ -45,24 +46,37 @@ def test_a_relative_path_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize("form", ["{}://host/query", "{}:/query", "{}:query"])
 def test_other_filesystems_are_refused_by_name(scheme: str, form: str) -> None:
     with pytest.raises(ConfigError, match=f"'{scheme}' does not qualify.*local path"):
-        Location.parse(form.format(scheme))
+        open_store(form.format(scheme))
 
 
 def test_a_path_object_that_swallowed_a_slash_is_refused_too() -> None:
     with pytest.raises(ConfigError, match="'s3' does not qualify"):
-        Location.parse(Path("s3://bucket/query"))
+        open_store(Path("s3://bucket/query"))
+
+
+@pytest.mark.parametrize("text", ["s3a://bucket/rows", "hdfs:/rows", ""])
+def test_a_location_that_does_not_qualify_says_what_it_is_for(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"a sink\b"):
+        local_directory(text, "sink")
+    with pytest.raises(ConfigError, match=r"a checkpoint\b"):
+        open_store(text, to_write=True)
+
+
+def test_a_store_is_the_store_that_it_names(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, durable=False)
+    assert open_store(store, to_write=True) is store
 
 
 @pytest.mark.parametrize("text", ["", "file:query", "file://server/query"])
 def test_locations_that_name_no_local_path_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        Location.parse(text)
+        open_store(text)
 
 
 @pytest.mark.parametrize("text", ["/data/run[1]", "/data/*/x", "/a/{b}", "file:///a%5B1", "/a?"])
 def test_patterns_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="which Spark takes for a pattern"):
-        Location.parse(text)
+        open_store(text)
 
 
 def test_mounted_network_filesystems_are_refused_by_name(
@@ -78,10 +92,10 @@ def test_mounted_network_filesystems_are_refused_by_name(
     monkeypatch.setattr(filesystem, "_MOUNTS", mounts)
     for place, kind in (("shared/a", "nfs4"), ("my bucket", "fuse.s3fs")):
         with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
-            Location.to_write(tmp_path / place)
-        assert Location.parse(tmp_path / place).path == tmp_path / place  # to look at it
+            open_store(tmp_path / place, to_write=True)
+        assert open_store(tmp_path / place).local_path() == tmp_path / place  # to look at it
     for place in ("own", "shared/disk/a", "rootless"):
-        assert Location.to_write(tmp_path / place).path == tmp_path / place
+        assert open_store(tmp_path / place, to_write=True).local_path() == tmp_path / place
 
 
 def test_the_second_create_fails_and_changes_nothing(tmp_path: Path) -> None:
@@ -142,6 +156,33 @@ def test_made_directories_are_synced_from_the_first_that_existed(
     LocalStore(tmp_path / "a").make("b/c")
     assert (tmp_path / "a/b/c").is_dir()
     assert synced == {str(tmp_path), f"{tmp_path}/a", f"{tmp_path}/a/b"}
+
+
+def test_a_durable_write_syncs_the_file_and_then_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    for durable in (False, True):
+        with LocalStore(tmp_path, durable).write("one") as target:
+            target.write(b"1")
+    draft, directory = synced
+    assert draft.startswith(f"{tmp_path}/.")
+    assert directory == str(tmp_path)
+    synced.clear()
+    LocalStore(tmp_path).replace("hint", b"1")
+    assert synced == []
+
+
+def test_a_deleted_directory_is_not_made_again_by_writers(tmp_path: Path) -> None:
+    """A keeper outlives its query, and users delete checkpoints."""
+    store = LocalStore(tmp_path / "checkpoint" / "godwit")
+    for change in (store.create, store.replace):
+        with pytest.raises(FileNotFoundError):
+            change("replicas/1", b"1")
+    with pytest.raises(FileNotFoundError), store.write("state/1") as target:
+        target.write(b"1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_filesystem_without_hard_links_is_refused(

@@ -9,6 +9,7 @@ from godwit.state import cache as module
 from godwit.state.cache import FileCache
 from godwit.state.file import write
 from godwit.state.table import FileRef, TableSpec
+from godwit.storage.local import LocalStore
 
 SPEC = TableSpec(
     "counts",
@@ -27,8 +28,9 @@ def rows_of(number: int, rows: int = 1000) -> pa.Table:
 
 
 def put(location: Path, number: int, rows: int = 1000) -> FileRef:
+    location.mkdir(parents=True, exist_ok=True)
     written = write(
-        location,
+        LocalStore(location),
         f"state/words/{number}.arrow",
         SPEC,
         rows_of(number, rows),

@@ -64,7 +64,7 @@ def truncate(path: Path) -> None:
 
 def edit(path: Path, kind: str, change: Callable[[Body], Any]) -> None:
     """Change the body of a record, and make its checksum right again."""
-    body = decode(path, path.read_bytes(), kind)
+    body = decode(str(path), path.read_bytes(), kind)
     change(body)
     path.write_bytes(encode(kind, body))
 

@@ -397,7 +397,7 @@ class _Play:
                 of_epoch = re.compile(rf"state/{name}/{spec.name}/e{epoch}-w(\d+)-delta-")
                 for ref in Tree.refs(manifest.trees[name][spec.name]):
                     if written := of_epoch.match(ref.name):
-                        file = state_file.read(self._history.files.root / ref.name, spec, ref)
+                        file = state_file.read(self._history.files, ref.name, spec, ref)
                         keys = file.whole().rows.select(spec.key.names)
                         bins = [int(h) * len(owners) >> 64 for h in self._hashes(keys)]
                         assert {int(owners[bin]) for bin in bins} == {int(written[1])}
@@ -411,7 +411,7 @@ class _Play:
             assert manifest is not None
             parts |= merged_parts(manifest)
             named.update(ref.name for ref in (*state_files(manifest), *output_files(manifest)))
-        root = self._history.files.root
+        root = self._checkpoint / "godwit"
         paths = [*(root / "state").rglob("*"), *(root / "outputs").rglob("*")]
         assert {str(path.relative_to(root)) for path in paths if path.is_file()} == named
         self.seen["merged parts of segments"] += len(parts)

@@ -6,13 +6,14 @@ from pathlib import Path
 from godwit.log import Intent, Journal, Manifest
 from godwit.model.requests import ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
+from godwit.storage.local import LocalStore
 
 QUERY = "364c1b9d-b515-4fab-918b-d5d838f9efd6"
 EVEN = Routing.even(bins=8, workers=2)
 
 
 def journal_at(root: Path) -> Journal:
-    return Journal.open(root, durable=False)
+    return Journal.open(LocalStore(root, durable=False))
 
 
 def intent_of(

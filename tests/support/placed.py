@@ -8,12 +8,11 @@ from typing import Any
 from godwit.driver.driver import Driver
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.state.cache import SUFFIX, FileCache
+from godwit.state.cache import SUFFIX, CacheSpec, FileCache
 from godwit.state.table import FileRef
 from godwit.testing import Simulation
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.replicas import Share
-from godwit.worker.work import CacheSpec
 from tests.support.simulated import COUNTS, WORDS
 
 PLENTY = 1 << 30
@@ -48,11 +47,11 @@ class Placed(Simulation):
 
     @property
     def home(self) -> Path:
-        return self.driver.root
+        return self._checkpoint / "godwit"
 
     def spec(self, executor: str, limit: int = PLENTY) -> KeeperSpec:
         cache = CacheSpec(f"executor-{executor}", limit, str(self._checkpoint))
-        return KeeperSpec(str(self.home), self.generation, cache, executor)
+        return KeeperSpec(self.driver.checkpoint, self.generation, cache, executor)
 
     def files(self, worker: int, epoch: int | None = None) -> dict[str, FileRef]:
         """What a worker needs of an epoch, or of the newest, by the newest intent."""
@@ -84,5 +83,5 @@ def cached(spec: KeeperSpec) -> set[str]:
 
 def copies(spec: KeeperSpec, *files: dict[str, FileRef]) -> set[str]:
     """What local copies of these files are called."""
-    cache = FileCache(Path(spec.root), spec.cache.path, spec.cache.limit)
+    cache = FileCache(History(spec.checkpoint).files, spec.cache.path, spec.cache.limit)
     return {Path(cache._local(ref)).name for group in files for ref in group.values()}

@@ -10,8 +10,8 @@ from godwit.driver.driver import Driver
 from godwit.log import Intent, Manifest
 from godwit.log.receipt import Receipt
 from godwit.operators import AggregateOperator, Operator
+from godwit.state.cache import CacheSpec
 from godwit.testing import Simulation
-from godwit.worker.work import CacheSpec
 
 WORDS = pa.schema({"word": pa.string(), "n": pa.int64()})
 COUNTS = AggregateOperator.of("counts", "word", {"rows": ops.count(), "total": ops.sum("n")}, WORDS)

@@ -9,7 +9,7 @@ import pytest
 from godwit.errors import ConfigError
 from godwit.log.receipt import Receipt
 from godwit.state import cache
-from godwit.worker.work import CacheSpec
+from godwit.state.cache import CacheSpec
 from tests.support.simulated import begin, drive, simulate, words
 
 KEYS = [f"word {i}" for i in range(100)]

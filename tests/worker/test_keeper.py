@@ -63,7 +63,7 @@ class Clock:
 
 
 def said(sim: Placed, executor: str) -> dict[int, Held]:
-    return dict(read_progress(sim.home, sim.generation)[executor])
+    return dict(read_progress(sim.driver.files, sim.generation)[executor])
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def test_it_holds_exactly_the_files_of_its_replicas(sim: Placed) -> None:
     assert cached(one) == copies(one, sim.files(0))
     assert said(sim, "0") == {1: Held(0, 0), 2: Held(0, 0)}
     assert said(sim, "1") == {0: Held(0, 0)}
-    report = read_reports(sim.home, sim.generation)["1"]
+    report = read_reports(sim.driver.files, sim.generation)["1"]
     assert report.bytes == sum(ref.bytes for ref in sim.files(0).values())
     assert (report.pid, report.epoch, report.failed) == (os.getpid(), 0, ())
 
@@ -98,7 +98,7 @@ def test_it_fetches_each_file_once_epoch_by_epoch(sim: Placed) -> None:
     fetched = len(cached(sim.spec("1")))  # nothing was evicted
     total = sum(path.stat().st_size for path in sim.spec("1").cache.path.glob("*.godwit"))
     assert fetched >= len(sim.files(0))
-    assert read_reports(sim.home, sim.generation)["1"].bytes == total
+    assert read_reports(sim.driver.files, sim.generation)["1"].bytes == total
 
 
 def test_behind_by_many_epochs_it_skips_to_the_newest(sim: Placed) -> None:
@@ -127,7 +127,7 @@ def test_files_that_retention_deleted_meanwhile_are_passed_over(tmp_path: Path) 
         assert not keeper.keep()
         assert keeper.keep()
     assert said(sim, "1") == {0: Held(sim.committed, 0)}
-    assert read_reports(sim.home, sim.generation)["1"].failed == ()
+    assert read_reports(sim.driver.files, sim.generation)["1"].failed == ()
     assert cached(sim.spec("1")) >= copies(sim.spec("1"), sim.files(0))
 
 
@@ -160,13 +160,13 @@ def test_a_damaged_original_is_told_and_the_others_are_fetched(sim: Placed) -> N
     keeper = start(sim.spec("0"), clock.monotonic)
     assert not keeper.keep()
     assert said(sim, "0") == {1: Held(None, broken.bytes), 2: Held(0, 0)}
-    assert read_reports(sim.home, sim.generation)["0"].failed == (broken.name,)
+    assert read_reports(sim.driver.files, sim.generation)["0"].failed == (broken.name,)
     path.write_bytes(sound)
     assert not keeper.keep()  # it is too soon to try again
     clock.now += AGAIN
     assert keeper.keep()
     assert said(sim, "0") == {1: Held(0, 0), 2: Held(0, 0)}
-    assert read_reports(sim.home, sim.generation)["0"].failed == ()
+    assert read_reports(sim.driver.files, sim.generation)["0"].failed == ()
 
 
 def test_a_log_that_cannot_be_read_is_read_later(sim: Placed) -> None:
@@ -202,7 +202,7 @@ def test_bins_that_move_to_a_worker_are_fetched_before_it_counts(sim: Placed) ->
     sight: list[KeeperProgress] = []
 
     def refuse(ref: FileRef) -> None:
-        sight.append(read_reports(sim.home, sim.generation)["1"])
+        sight.append(read_reports(sim.driver.files, sim.generation)["1"])
 
     with fetching(keeper, refuse):
         assert not keeper.keep()
@@ -218,7 +218,7 @@ def test_own_workers_come_first(sim: Placed) -> None:
     own = sum(ref.bytes for worker in (1, 2) for ref in sim.files(worker).values())
     replica = sum(ref.bytes for ref in sim.files(0).values())
     spec = sim.spec("1", limit=(own + replica - 1) * 8 // 7)
-    files = spec.cache.open(Path(spec.root))
+    files = spec.cache.open(sim.driver.files)
     for worker in (1, 2):
         for ref in sim.files(worker).values():
             files.fetch(ref)
@@ -230,7 +230,7 @@ def test_own_workers_come_first(sim: Placed) -> None:
 def test_what_is_needed_is_evicted_last_and_replicas_before_own_files(sim: Placed) -> None:
     clock = Clock()
     spec = sim.spec("1")
-    files = spec.cache.open(Path(spec.root))
+    files = spec.cache.open(sim.driver.files)
     own = [ref for worker in (1, 2) for ref in sim.files(worker).values()]
     for ref in own:
         files.fetch(ref)

@@ -81,7 +81,7 @@ def sim(tmp_path: Path) -> Placed:
 def await_epoch(sim: Placed, epoch: int, other_than: int = 0) -> KeeperProgress:
     """What executor 1 says, once a process of it has all files of an epoch."""
     while True:
-        report = read_reports(sim.home, sim.generation).get("1")
+        report = read_reports(sim.driver.files, sim.generation).get("1")
         if report and report.pid != other_than and report.workers == {0: Held(epoch, 0)}:
             return report
         time.sleep(0.01)
@@ -129,7 +129,7 @@ def test_it_ends_with_its_executor_and_leaves_no_cache(sim: Placed, executor: Ex
     assert cached(spec)
     executor.kill()
     process.wait()
-    assert read_reports(sim.home, sim.generation) == {}
+    assert read_reports(sim.driver.files, sim.generation) == {}
     assert not spec.cache.path.exists()
     assert spec.cache.path.parent.exists()
 
@@ -139,7 +139,7 @@ def test_it_ends_when_another_driver_takes_over(sim: Placed, executor: Executor)
     process, before = process_of(await_epoch(sim, 0)), sim.generation
     sim.restart()
     process.wait()
-    assert read_reports(sim.home, before) == {}
+    assert read_reports(sim.driver.files, before) == {}
     assert executor.ensure(sim.spec(executor.id))
     await_epoch(sim, 0)
 
@@ -150,5 +150,5 @@ def test_it_ends_when_the_query_does_and_leaves_no_cache(sim: Placed, executor: 
     process = process_of(await_epoch(sim, 0))
     shutil.rmtree(spec.cache.path)
     process.wait()
-    assert read_reports(sim.home, sim.generation) == {}
+    assert read_reports(sim.driver.files, sim.generation) == {}
     assert not spec.cache.path.exists()

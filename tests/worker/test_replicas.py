@@ -150,15 +150,15 @@ def test_what_was_said_is_read(tmp_path: Path) -> None:
     write_progress(files, 3, told("0", w1=7, w2=None))
     write_progress(files, 3, told("rack/2", w0=5))
     write_progress(files, 2, told("1", w0=5))
-    assert read_reports(tmp_path, 3)["0"] == told("0", w1=7, w2=None)
-    assert read_progress(tmp_path, 3) == {
+    assert read_reports(LocalStore(tmp_path), 3)["0"] == told("0", w1=7, w2=None)
+    assert read_progress(LocalStore(tmp_path), 3) == {
         "0": {1: Held(7, 0), 2: Held(None, 0)},
         "rack/2": {0: Held(5, 0)},
     }
 
 
 def test_what_is_missing_or_damaged_is_not_known(tmp_path: Path) -> None:
-    assert read_progress(tmp_path, 1) == {}
+    assert read_progress(LocalStore(tmp_path), 1) == {}
     files = LocalStore(tmp_path, durable=False)
     for executor in "012345":
         write_progress(files, 1, told(executor, w0=7))
@@ -170,7 +170,7 @@ def test_what_is_missing_or_damaged_is_not_known(tmp_path: Path) -> None:
     paths[3].write_bytes(content[:-1] + b" \n")
     paths[4].unlink()
     paths[4].mkdir()
-    assert set(read_progress(tmp_path, 1)) == {"5"}
+    assert set(read_progress(LocalStore(tmp_path), 1)) == {"5"}
 
 
 def test_what_was_said_is_taken_back(tmp_path: Path) -> None:
@@ -182,4 +182,4 @@ def test_what_was_said_is_taken_back(tmp_path: Path) -> None:
     assert sorted(files.names(REPLICAS)) == ["10-0.json", "10-1.json"]
     clear_progress(files, 10, "1")
     clear_progress(files, 10, "1")
-    assert set(read_progress(tmp_path, 10)) == {"0"}
+    assert set(read_progress(LocalStore(tmp_path), 10)) == {"0"}

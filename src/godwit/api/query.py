@@ -1,6 +1,5 @@
 """The handle of a running query."""
 
-import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -300,4 +299,4 @@ class Query:
             self._engine.pinning.sweep(self._driver.cache)
             self._engine.pinning.close()
         if self._driver.cache.directory:
-            shutil.rmtree(self._driver.cache.path, ignore_errors=True)
+            self._driver.cache.delete()

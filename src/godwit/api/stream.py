@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -44,8 +43,8 @@ from godwit.spark.ticks import with_ticks
 from godwit.spark.types import to_arrow, to_spark
 from godwit.spark.update_stream import with_control
 from godwit.spark.windows import Assign, side_by_side
-from godwit.storage.local import Location
-from godwit.worker.work import CacheSpec
+from godwit.state.cache import CacheSpec
+from godwit.storage.location import Location, open_store
 
 # Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
 # Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
@@ -271,7 +270,7 @@ class Job:
 
     def start(
         self,
-        checkpoint: str | Path,
+        checkpoint: Location,
         *,
         workers: int | None = None,
         bins: int | None = None,
@@ -309,16 +308,16 @@ class Job:
         if control is not None:
             source = with_control(source, control)
         spark = source.sparkSession
-        path = Location.to_write(checkpoint).path
+        store = open_store(checkpoint, to_write=True)
         operators = [step for step in self.stream.steps if isinstance(step, Operator)]
         given = tables_of(initial or {}, operators)
         copies = check(spark.sparkContext, replicas)
         self.sink.check(spark, self.stream.schema)
-        history = History(path)
-        spark_log.agree(path, path / SPARK, history)
+        history = History(store)
+        spark_log.agree(history)
         if not given and history.last() is None and INITIAL in history.intents():
             raise CheckpointError(
-                str(path),
+                str(store),
                 "the load of its initial state was interrupted. Give the initial state again, or "
                 "delete the checkpoint: it has published nothing",
             )
@@ -330,7 +329,7 @@ class Job:
                     "initial={...}, or initial={} to go on without it"
                 )
         driver = Driver(
-            path,
+            store,
             operators,
             workers=workers,
             bins=bins,
@@ -343,7 +342,7 @@ class Job:
         )
         pinning = Pinning(spark)
         log = driver.spark_log()
-        ticking = with_ticks(source, driver.root / TICKS)
+        ticking = with_ticks(source, driver.files.url(TICKS))
         if driver.committed is None:
             with _STARTING:
                 if after is not None:
@@ -354,16 +353,14 @@ class Job:
             driver,
             self.stream.steps,
             self.sink,
-            path / SPARK,
+            store.within(SPARK),
             pinning,
             query_name=query_name,
             listener=listener,
             controlled=control is not None,
             interval=micros(processing_time) / 1e6 if processing_time else 0.0,
         )
-        writer = ticking.writeStream.foreachBatch(engine).option(
-            "checkpointLocation", f"file://{log}"
-        )
+        writer = ticking.writeStream.foreachBatch(engine).option("checkpointLocation", log.url)
         if query_name:
             writer = writer.queryName(query_name)
         if available_now:

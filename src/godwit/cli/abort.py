@@ -1,7 +1,6 @@
 """`godwit abort CHECKPOINT`: end an open migration."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from godwit.cli.command import add_command
@@ -11,7 +10,7 @@ from godwit.errors import ConfigError
 from godwit.inspect.overview import OperatorView, Overview, newest
 from godwit.log.history import History
 from godwit.model.requests import AbortRequest, MigrateRequest
-from godwit.storage.local import Location
+from godwit.storage.location import Location, open_store
 
 EXAMPLES = """\
 examples:
@@ -37,18 +36,18 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path = Location.parse(arguments.checkpoint).path
-    operator = Overview.of(path).operator(arguments.operator)
-    open = _open(path, operator)
+    store = open_store(arguments.checkpoint)
+    operator = Overview.of(store).operator(arguments.operator)
+    open = _open(store, operator)
     if open is None:
         raise ConfigError(f"operator '{operator.name}' has no open migration")
     request = AbortRequest(0, operator.name, open, arguments.rollback)
-    answer = ask(path, lambda _: request, json=arguments.json)
+    answer = ask(store, lambda _: request, json=arguments.json)
     answer.tell(json=arguments.json)
     return answer.code
 
 
-def _open(checkpoint: Path, operator: OperatorView) -> int | None:
+def _open(checkpoint: Location, operator: OperatorView) -> int | None:
     """The migration that is open when the requests are taken in that wait for the query to run."""
     open = operator.migration.id if operator.migration else None
     history = History.inspect(checkpoint)

@@ -19,7 +19,7 @@ from godwit.log.intent import Intent
 from godwit.migration.strategies import parse
 from godwit.model.plan import Plan
 from godwit.model.requests import MigrateRequest
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -63,7 +63,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path = Location.parse(arguments.checkpoint).path
+    store = open_store(arguments.checkpoint)
     parse(arguments.strategy)  # refuses an unknown one
     if arguments.plan is None and not has_target(arguments):
         raise ConfigError("say what to do: a plan, --workers N, --rebalance or --drain WORKER")
@@ -73,9 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan is not None and any(option is not None for option in options):
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")
     plan = None if arguments.plan is None else _read(arguments.plan)
-    view = Overview.of(path).operator(plan.operator if plan else arguments.operator)
+    view = Overview.of(store).operator(plan.operator if plan else arguments.operator)
     operator, now = view.name, time.time()
-    history = History(path)
+    history = History(store)
     measured = Measured.of(history, operator, view.routing.bins)
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
     tell_idle(shown, view.routing)
@@ -97,10 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.supersede,
         )
 
-    answer = ask(path, request, json=arguments.json)
+    answer = ask(store, request, json=arguments.json)
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(path, watch.migration_of(operator, answer.id), json=arguments.json)
+        return watch.follow(store, watch.migration_of(operator, answer.id), json=arguments.json)
     return answer.code
 
 

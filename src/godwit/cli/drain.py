@@ -11,7 +11,7 @@ from godwit.cli.output import add_json, number
 from godwit.cli.requests import ask
 from godwit.inspect.overview import Overview
 from godwit.model.requests import DrainRequest
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -42,15 +42,15 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path = Location.parse(arguments.checkpoint).path
-    driver = Overview.of(path).driver.number  # and there is a query
+    store = open_store(arguments.checkpoint)
+    driver = Overview.of(store).driver.number  # and there is a query
     executor = arguments.executor
     answer = ask(
-        path, lambda intent: DrainRequest(0, intent.generation, executor), json=arguments.json
+        store, lambda intent: DrainRequest(0, intent.generation, executor), json=arguments.json
     )
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(path, draining_of(driver, executor), json=arguments.json)
+        return watch.follow(store, draining_of(driver, executor), json=arguments.json)
     return answer.code
 
 

@@ -11,7 +11,7 @@ from godwit.cli.output import add_json
 from godwit.cli.requests import ask
 from godwit.inspect.overview import Overview
 from godwit.model.requests import HandoverRequest
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -43,17 +43,17 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path = Location.parse(arguments.checkpoint).path
-    driver = Overview.of(path).driver.number  # and there is a query
+    store = open_store(arguments.checkpoint)
+    driver = Overview.of(store).driver.number  # and there is a query
     worker, executor = arguments.worker, arguments.executor
     answer = ask(
-        path,
+        store,
         lambda intent: HandoverRequest(0, intent.generation, worker, executor),
         json=arguments.json,
     )
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(path, handover_of(driver, worker, executor), json=arguments.json)
+        return watch.follow(store, handover_of(driver, worker, executor), json=arguments.json)
     return answer.code
 
 

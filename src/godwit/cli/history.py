@@ -10,7 +10,7 @@ from godwit.cli.command import add_command
 from godwit.cli.output import add_json, print_json, print_table
 from godwit.inspect.overview import MigrationView, Overview
 from godwit.placement.handover import HandoverState
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    overview = Overview.of(Location.parse(arguments.checkpoint).path)
+    overview = Overview.of(open_store(arguments.checkpoint))
     migrations = [
         migration for operator in overview.operators.values() for migration in operator.migrations
     ]

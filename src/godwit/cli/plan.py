@@ -20,7 +20,7 @@ from godwit.model.routing import Move, Routing
 from godwit.planner import transfers
 from godwit.planner.projected import Projected
 from godwit.state.tree import Tree
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 MOVES = 20  # that are shown
 STEPS = 8  # of the batches that are told
@@ -97,8 +97,8 @@ def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured)
 def run(arguments: argparse.Namespace) -> int:
     if not has_target(arguments):
         raise ConfigError("say what to plan: --workers N, --rebalance or --drain WORKER")
-    path = Location.parse(arguments.checkpoint).path
-    overview, history = Overview.of(path), History(path)
+    store = open_store(arguments.checkpoint)
+    overview, history = Overview.of(store), History(store)
     operator = overview.operator(arguments.operator)
     measured = Measured.of(history, operator.name, operator.routing.bins)
     goal = planned(arguments, operator.routing, measured)

@@ -19,7 +19,7 @@ from godwit.planner.chain import Chain, nodes_for
 from godwit.planner.coarse import merged
 from godwit.planner.iteration import SolveBlocks, SweepProgress, here, project
 from godwit.planner.projected import UNREADABLE, Problem, write_text
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 ASKED = "asked.json"  # beside what `godwit.planner.work` keeps
 
@@ -95,7 +95,7 @@ class Asked:
     @classmethod
     def of(cls, arguments: argparse.Namespace, operator: OperatorView) -> Self:
         return cls(
-            str(Location.parse(arguments.checkpoint).path.absolute()),
+            str(open_store(arguments.checkpoint)),
             operator.name,
             operator.routing.bins,
             Chain.learn(_series(arguments, operator)),
@@ -141,15 +141,15 @@ def run(arguments: argparse.Namespace) -> int:
     check_directory(out)
     if (out / "projected.json").exists():
         raise ConfigError(f"{out} holds projected costs already; use another directory")
-    path = Location.parse(arguments.checkpoint).path
-    operator = Overview.of(path).operator(arguments.operator)
+    store = open_store(arguments.checkpoint)
+    operator = Overview.of(store).operator(arguments.operator)
     asked = Asked.of(arguments, operator)
     if (out / "problem.json").exists():
         asked.check(out, learned=arguments.series is None)
         problem = _begun(out)
         note(f"{out}: goes on with what was begun")
     else:
-        measured = Measured.of(History(path), operator.name, asked.bins)
+        measured = Measured.of(History(store), operator.name, asked.bins)
         problem = merged(
             asked.chain,
             measured.load,

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal
 
 from godwit.cli.output import note, print_line
@@ -11,6 +10,7 @@ from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.journal import tick
 from godwit.model.requests import AbortRequest, DrainRequest, HandoverRequest, MigrateRequest
+from godwit.storage.location import Location
 
 Asked = MigrateRequest | AbortRequest | HandoverRequest | DrainRequest
 
@@ -42,7 +42,7 @@ class Answer:
             note(f"request {self.id} {verb}{reason}")
 
 
-def ask(checkpoint: Path, make: Callable[[Intent], Asked], *, json: bool) -> Answer:
+def ask(checkpoint: Location, make: Callable[[Intent], Asked], *, json: bool) -> Answer:
     """Make a request of what is decided now, and wait for some epochs for the answer.
 
     A driver that is known to have ended is not waited for. Without `json` it is told that we wait.

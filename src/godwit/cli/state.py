@@ -18,7 +18,7 @@ from godwit.errors import ConfigError
 from godwit.inspect.snapshot import Snapshot
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import SEGMENTS
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.keys is None) == (arguments.export is None):
         raise ConfigError("give --key to look a key up, or --export to write all rows")
     snapshot = Snapshot.open(
-        Location.parse(arguments.checkpoint).path,
+        open_store(arguments.checkpoint),
         arguments.operator,
         table=arguments.table,
         epoch=arguments.epoch,

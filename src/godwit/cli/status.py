@@ -16,7 +16,7 @@ from godwit.inspect.overview import (
     WorkerView,
 )
 from godwit.model.time import show
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    overview = Overview.of(Location.parse(arguments.checkpoint).path)
+    overview = Overview.of(open_store(arguments.checkpoint))
     if arguments.json:
         print_json(to_json(overview))
         return 0

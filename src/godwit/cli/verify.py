@@ -8,7 +8,7 @@ from typing import Any
 
 from godwit.cli.command import add_command
 from godwit.inspect.audit import verify
-from godwit.storage.local import Location
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    report = verify(Location.parse(arguments.checkpoint).path, _progress)
+    report = verify(open_store(arguments.checkpoint), _progress)
     if arguments.json:
         print(json.dumps(asdict(report), indent=2))
     else:

@@ -4,7 +4,6 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from godwit.cli.command import add_command
@@ -14,7 +13,7 @@ from godwit.cli.status import progress
 from godwit.errors import ConfigError
 from godwit.inspect.overview import Overview
 from godwit.log.requests import WaitingRequest
-from godwit.storage.local import Location
+from godwit.storage.location import Location, open_store
 
 LOOK_SECONDS = 0.2
 SILENCE_SECONDS = 30.0
@@ -45,8 +44,8 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path = Location.parse(arguments.checkpoint).path
-    overview = Overview.of(path)
+    store = open_store(arguments.checkpoint)
+    overview = Overview.of(store)
     operator = overview.operator(arguments.operator)
     waiting = [one for one in overview.waiting if _is_for(one, operator.name)]
     known = [*(one.id for one in operator.migrations), *(one.id for one in waiting)]
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     id = known[-1] if arguments.id is None else arguments.id
     if id not in known:
         raise ConfigError(f"migration {id} of operator '{operator.name}' is not known (any more)")
-    return follow(path, migration_of(operator.name, id), json=arguments.json)
+    return follow(store, migration_of(operator.name, id), json=arguments.json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Sight:
     code: int | None = None
 
 
-def follow(checkpoint: Path, look: Callable[[Overview], Sight | str], *, json: bool) -> int:
+def follow(checkpoint: Location, look: Callable[[Overview], Sight | str], *, json: bool) -> int:
     """Print what changes until what one looks at has ended; a text says why it is not to be seen.
 
     Returns the exit code.

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 
 from godwit import faults
@@ -24,7 +23,6 @@ from godwit.errors import CheckpointError, ConfigError
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
-from godwit.log.layout import HOME
 from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt, places
 from godwit.migration.strategies import NOTHING, Paced, Ready
@@ -32,11 +30,14 @@ from godwit.model.routing import Routing
 from godwit.operators.base import Operator
 from godwit.placement.handover import Seen
 from godwit.placement.slots import Replicas
+from godwit.state.cache import CacheSpec
 from godwit.state.run import slices_of
 from godwit.state.timed import WatermarkSpan, is_timed
 from godwit.state.tree import Tree
+from godwit.storage.fence import FencedDirectory
+from godwit.storage.location import Location, open_store
 from godwit.worker.keeper import KeeperSpec
-from godwit.worker.work import Ahead, CacheSpec, Work
+from godwit.worker.work import Ahead, Work
 
 RECENT = 5  # epochs that tell what an epoch's work takes
 
@@ -50,7 +51,7 @@ class Driver(Control):
 
     def __init__(
         self,
-        checkpoint: Path,
+        checkpoint: Location,
         operators: Sequence[Operator],
         *,
         workers: int | None = None,
@@ -64,17 +65,16 @@ class Driver(Control):
     ) -> None:
         if retention < 1:
             raise ConfigError(f"retention must be at least one epoch, not {retention}")
-        self.checkpoint = checkpoint
-        self.root = checkpoint / HOME
+        self.checkpoint = open_store(checkpoint, to_write=True, durable=durable)
         named = {operator.name: operator for operator in operators}
         if len(named) < len(operators):
             raise ConfigError(
                 "two operators have the same name; an operator's name is its identity"
             )
         self._described = {name: operator.describe() for name, operator in named.items()}
-        check_restart(History(checkpoint), self._described, workers, bins)
-        self._durable = durable
-        journal = Journal.open(checkpoint, durable=durable)
+        check_restart(History(self.checkpoint), self._described, workers, bins)
+        journal = Journal.open(self.checkpoint)
+        self.files = journal.files
         for name, operator in named.items():
             for spec in operator.tables:
                 journal.files.make(f"state/{name}/{spec.name}")
@@ -83,7 +83,7 @@ class Driver(Control):
         self._begun = max(journal.intents(), default=INITIAL)
         begun = journal.intent(self._begun)
         self._given = begun.given if begun and workers is None else workers
-        placed = Placements(self.root, journal.generation, replicas)
+        placed = Placements(self.files, journal.generation, replicas)
         first = Routing.even(bins or 4096, workers or default_workers)
         timelines = Timelines(journal, named, first, self._begun, placed, clock)
         if begun is not None:
@@ -108,7 +108,7 @@ class Driver(Control):
         self._repeats = {name: Repetition() for name in self.operators}
         if self.wants_epoch:
             self.tick()
-        self._garbage = Garbage(self.root, self._journal, retention)
+        self._garbage = Garbage(self._journal, retention)
         self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
 
     # -- the life of an epoch ------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Driver(Control):
         return Work(
             operator=it,
             epoch=intent.epoch,
-            root=str(self.root),
+            store=self.files,
             trees=self._trees[operator],
             merges=merges_by_worker(intent, operator),
             cache=self.cache,
@@ -211,7 +211,6 @@ class Driver(Control):
             slices=slices_of(intent.routings[operator]),
             routing=intent.routings[operator] if waits else None,
             span=WatermarkSpan(self.watermarks.get(operator), intent.watermarks.get(operator)),
-            durable=self._durable,
             ahead=self._ahead(operator),
             prefold=it.prefold if self._repeats[operator].are_many else None,
         )
@@ -291,14 +290,14 @@ class Driver(Control):
         placement = self.placement
         if placement is None or not any(placement.replicas):
             return None
-        return KeeperSpec(str(self.root), self._journal.generation, self.cache, executor="")
+        return KeeperSpec(self.checkpoint, self._journal.generation, self.cache, executor="")
 
     def check(self) -> None:
         """Raise FencedError if another driver took the checkpoint over."""
         self._journal.check()
 
-    def spark_log(self) -> Path:
-        """The path at which this driver's Spark must address its log; call it once."""
+    def spark_log(self) -> FencedDirectory:
+        """Spark's log as this driver's Spark must address it; call it once."""
         return self._journal.spark_log()
 
     # -- parts ---------------------------------------------------------------------------------

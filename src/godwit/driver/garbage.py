@@ -3,10 +3,10 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from godwit.log.journal import Journal
 from godwit.log.manifest import Manifest, output_files, state_files
+from godwit.storage.store import Store
 
 SWEEP_EPOCHS = 100
 
@@ -19,8 +19,7 @@ class Garbage:
     Manifests go before the files that only they name, so a retained manifest is always whole.
     """
 
-    def __init__(self, root: Path, journal: Journal, retention: int) -> None:
-        self._root = root
+    def __init__(self, journal: Journal, retention: int) -> None:
         self._journal = journal
         self._retention = retention
         self._live: set[str] = set()
@@ -43,7 +42,8 @@ class Garbage:
     def _sweep(self, newest: int) -> None:
         """Delete what attempts that did not win have left behind in published epochs."""
         named = self._live.union(*self._doomed.values())
-        self._delete(name for name in _files_until(self._root, newest) if name not in named)
+        written = _files_until(self._journal.files, newest)
+        self._delete(name for name in written if name not in named)
 
     def _retire(self, newest: int) -> None:
         oldest = newest - self._retention + 1
@@ -62,10 +62,11 @@ class Garbage:
             self._journal.delete(name)
 
 
-def _files_until(root: Path, epoch: int) -> Iterator[str]:
+def _files_until(files: Store, epoch: int) -> Iterator[str]:
     """State and output files written for epochs up to `epoch`, and drafts of dead tasks."""
     for directory in ("state", "outputs"):
-        for path in (root / directory).rglob("*"):
-            named = _EPOCH.match(path.name)
-            if path.suffix == ".tmp" or (named and int(named[1]) <= epoch):
-                yield str(path.relative_to(root))
+        for name in files.list_files(directory):
+            named = _EPOCH.match(name.rpartition("/")[2])
+            if named and int(named[1]) <= epoch:
+                yield name
+        yield from files.drafts(directory)

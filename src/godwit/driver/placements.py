@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from godwit.model.requests import HandoverRequest, PlacementRequest
 from godwit.model.routing import Routing
 from godwit.placement.handover import HandoverState, PlacementState, Seen
 from godwit.placement.slots import Placement, Replicas
+from godwit.storage.store import Store
 from godwit.worker.replicas import read_progress
 
 log = logging.getLogger("godwit")
@@ -28,8 +28,8 @@ class Placements:
     driver ended leaves nothing behind.
     """
 
-    def __init__(self, home: Path, generation: int, copies: int) -> None:
-        self._home = home
+    def __init__(self, files: Store, generation: int, copies: int) -> None:
+        self._files = files
         self._generation = generation
         self.state = PlacementState(copies)
 
@@ -77,7 +77,7 @@ class Placements:
 
     def progress(self) -> Replicas:
         """What executors say of their replicas."""
-        return read_progress(self._home, self._generation)
+        return read_progress(self._files, self._generation)
 
     def _become(self, state: PlacementState) -> None:
         known = {handover.id for handover in self.state.past}

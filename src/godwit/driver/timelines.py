@@ -183,7 +183,7 @@ class Timelines:
         )
 
     def _open(self, entry: dict[str, Any]) -> MigrationState:
-        path = str(self._journal.files.root / request_name(entry["id"]))
+        path = self._journal.files.address(request_name(entry["id"]))
         try:
             request = self._journal.requests.request(entry["id"])
         except FileNotFoundError:

@@ -1,12 +1,10 @@
 """Auditing a checkpoint: is every file whole, every epoch there, every row where it belongs?"""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from godwit.state.run import dealt_slices, in_slices, segment_offsets, slices_of
 from godwit.state.table import FileRef, TableSpec
 from godwit.state.timed import key_hashes
 from godwit.state.tree import RunRef, Tree
+from godwit.storage.location import Location
 
 AuditProgress = Callable[[int, int], None]  # files audited, files in all
 
@@ -49,7 +48,7 @@ class AuditReport:
     findings: list[Finding] = field(default_factory=list)
 
 
-def verify(checkpoint: Path, progress: AuditProgress = lambda done, total: None) -> AuditReport:
+def verify(checkpoint: Location, progress: AuditProgress = lambda done, total: None) -> AuditReport:
     """Audit all retained epochs of a checkpoint; changes nothing and disturbs no running query.
 
     It checks that records and files are whole (checksums), epochs follow each other under growing
@@ -83,9 +82,9 @@ class _Use:
 
 
 class _Audit:
-    def __init__(self, checkpoint: Path, progress: AuditProgress) -> None:
-        self.root = checkpoint / HOME
+    def __init__(self, checkpoint: Location, progress: AuditProgress) -> None:
         self.history = History.inspect(checkpoint)
+        self.files = self.history.files
         self.progress = progress
         self.report = AuditReport()
         self.epochs: dict[int, _Epoch] = {}
@@ -93,7 +92,7 @@ class _Audit:
     def run(self) -> AuditReport:
         epochs = self.history.epochs()
         if not epochs:
-            raise CheckpointError(str(self.root.parent), "it holds no committed epoch yet")
+            raise CheckpointError(str(self.history.checkpoint), "it holds no committed epoch yet")
         self.report.epochs = tuple(epochs)
         for epoch in epochs:
             self._read(epoch)
@@ -106,11 +105,11 @@ class _Audit:
 
     def _check_spark(self) -> None:
         """Spark's log must fit, or no query can go on with the checkpoint."""
-        last, checkpoint = self.history.last(), self.history.root
+        last = self.history.last()
         if last is None or last.query == spark_log.NO_SPARK:
             return
         try:
-            spark_log.agree(checkpoint, checkpoint / SPARK, self.history)
+            spark_log.agree(self.history)
         except GodwitError as error:
             self._find(SPARK, error)
 
@@ -120,7 +119,8 @@ class _Audit:
         if epochs and not any(self._is_retained(epoch) for epoch in epochs):
             return
         if isinstance(problem, DamagedFileError):
-            place, problem = os.path.relpath(problem.path, self.root), problem.reason
+            place = problem.path.removeprefix(f"{self.history.checkpoint}/")
+            place, problem = place.removeprefix(f"{HOME}/"), problem.reason
         self.report.findings.append(Finding(place, str(problem)))
 
     def _is_retained(self, epoch: int) -> bool:
@@ -169,7 +169,7 @@ class _Audit:
                 for table, tree in tables.items()
             }
         except (LookupError, TypeError, ValueError) as error:
-            path = str(self.root / manifest_name(manifest.epoch))
+            path = self.files.address(manifest_name(manifest.epoch))
             raise DamagedFileError(path, f"its trees cannot be read ({error!r})") from error
 
     def _check_log(self, epochs: list[int]) -> None:
@@ -220,7 +220,7 @@ class _Audit:
             self.progress(done, len(epochs))
             problems: list[str | GodwitError] = []
             try:
-                state_file.verify(self.root / ref.name, ref)
+                state_file.verify(self.files, ref)
                 if ref in uses:
                     problems.extend(self._check_state(ref, uses[ref]))
             except GodwitError as error:
@@ -250,7 +250,7 @@ class _Audit:
 
     def _check_state(self, ref: FileRef, use: _Use) -> Iterator[str]:
         """What is wrong with the content of a state file whose bytes are those receipted."""
-        opened = state_file.read(self.root / ref.name, use.spec, ref, operator=use.operator)
+        opened = state_file.read(self.files, ref.name, use.spec, ref, operator=use.operator)
         hashes, meta = opened.whole().hash, opened.meta
         self.report.rows += len(hashes)
         if np.any(hashes[1:] < hashes[:-1]):

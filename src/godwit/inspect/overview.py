@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from godwit.model.routing import Routing
 from godwit.placement.handover import HandoverState
 from godwit.placement.slots import Placement, Replicas
 from godwit.state.tree import Tree
+from godwit.storage.location import Location
 from godwit.worker.replicas import read_progress
 
 
@@ -144,12 +144,12 @@ class Overview:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, checkpoint: Path) -> "Overview":
+    def of(cls, checkpoint: Location) -> "Overview":
         history = History.inspect(checkpoint)
         manifest, intent = newest(history)
         generations = history.generations()
         return cls(
-            checkpoint=str(checkpoint),
+            checkpoint=str(history.checkpoint),
             epoch=manifest.epoch,
             begun=intent.epoch,
             backlog=intent.backlog,
@@ -182,7 +182,7 @@ def newest(history: History) -> tuple[Manifest, Intent]:
         manifest = history.last()
         begun = max(history.intents(), default=None)
         if manifest is None or begun is None:
-            raise ConfigError(f"{history.root} holds no committed epoch yet{_first(history)}")
+            raise ConfigError(f"{history.checkpoint} holds no committed epoch yet{_first(history)}")
         if (intent := history.intent(begun)) is not None:
             return manifest, intent
 
@@ -228,7 +228,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
     receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
     placement = intent.placement and Placement.from_json(intent.placement)
-    progress = read_progress(history.files.root, intent.generation) if placement else {}
+    progress = read_progress(history.files, intent.generation) if placement else {}
     share, bytes = (np.bincount(routing.owners, each, routing.workers) for each in (rows, sizes))
     migrations = intent.migrations.get(name, {"open": None, "past": []})
     return OperatorView(

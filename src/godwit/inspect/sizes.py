@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -16,6 +15,7 @@ from godwit.model.routing import SEGMENTS, Routing
 from godwit.state import bin_rows as state_bins
 from godwit.state.run import slices_of
 from godwit.state.tree import Tree
+from godwit.storage.store import Store
 
 Sizes = npt.NDArray[np.float64]
 
@@ -45,8 +45,8 @@ def bytes_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
     return rows * share
 
 
-def counted_by_bin(root: Path, trees: Iterable[Tree], bins: int) -> tuple[Sizes, Sizes]:
-    """Stored rows and their bytes, counted bin by bin in the files below `root`.
+def counted_by_bin(files: Store, trees: Iterable[Tree], bins: int) -> tuple[Sizes, Sizes]:
+    """Stored rows and their bytes, counted bin by bin in the files.
 
     A row has the bytes that those of its file have in the mean. Epochs pay nothing for this: who
     plans reads the files. If one was deleted meanwhile, bins of a segment are taken to be alike.
@@ -58,7 +58,7 @@ def counted_by_bin(root: Path, trees: Iterable[Tree], bins: int) -> tuple[Sizes,
     try:
         for tree in trees:
             for name, segments in tree.segments_of_files().items():
-                found = state_bins.rows_by_bin(root / name, bins, segments)
+                found = state_bins.rows_by_bin(files, name, bins, segments)
                 rows += found
                 bytes += found * (tree.files[name].bytes / tree.files[name].rows)
     except FileNotFoundError:

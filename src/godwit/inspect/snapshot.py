@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pyarrow as pa
 
 from godwit.errors import CheckpointError, ConfigError, DamagedFileError
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.log.layout import HOME
 from godwit.log.manifest import Manifest
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.model.schema import parse
@@ -21,13 +19,15 @@ from godwit.state.run import Run
 from godwit.state.table import TableSpec
 from godwit.state.timed import is_timed, key_hashes, pending
 from godwit.state.tree import Tree
+from godwit.storage.location import Location
+from godwit.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One table of one operator at one epoch; any process that sees the checkpoint can read it."""
 
-    root: str
+    checkpoint: Store
     epoch: int
     spec: TableSpec
     tree: Tree
@@ -36,11 +36,17 @@ class Snapshot:
 
     @classmethod
     def open(
-        cls, checkpoint: Path, operator: str, *, table: str | None = None, epoch: int | None = None
+        cls,
+        checkpoint: Location,
+        operator: str,
+        *,
+        table: str | None = None,
+        epoch: int | None = None,
     ) -> "Snapshot":
         """The state of `operator` at `epoch`; by default the only table that its user has named, at
         the newest epoch."""
-        manifest, intent = _records(History.inspect(checkpoint), epoch)
+        history = History.inspect(checkpoint)
+        manifest, intent = _records(history, epoch)
         specs = table_specs(manifest, operator)
         if table is None:
             named = [name for name in specs if not name.startswith("_")]
@@ -52,7 +58,7 @@ class Snapshot:
         if table not in specs:
             raise ConfigError(f"unknown table '{table}'; '{operator}' has {', '.join(specs)}")
         return cls(
-            root=str(checkpoint / HOME),
+            checkpoint=history.checkpoint,
             epoch=manifest.epoch,
             spec=specs[table],
             tree=Tree.from_json(manifest.trees[operator][table]),
@@ -81,15 +87,15 @@ class Snapshot:
         return pa.concat_tables([self.schema.empty_table(), *self.read([number])])
 
     def _open(self, name: str) -> StateFile:
-        root = Path(self.root)
+        history = History(self.checkpoint)
         try:
-            return state_file.read(root / name, self.spec, self.tree.files[name])
+            return state_file.read(history.files, name, self.spec, self.tree.files[name])
         except DamagedFileError as error:
-            if self.epoch in History(root.parent).epochs():
+            if self.epoch in history.epochs():
                 raise
             raise ConfigError(
-                f"epoch {self.epoch} of {root.parent} was pruned while it was read; read a newer "
-                "epoch, or let the query retain more of them"
+                f"epoch {self.epoch} of {self.checkpoint} was pruned while it was read; read a "
+                "newer epoch, or let the query retain more of them"
             ) from error
 
     def _placed(self, live: Run) -> pa.Table:
@@ -120,11 +126,12 @@ def _records(history: History, wanted: int | None) -> tuple[Manifest, Intent]:
     while True:
         epochs = history.epochs()
         if not epochs:
-            raise ConfigError(f"{history.root} holds no committed epoch yet")
+            raise ConfigError(f"{history.checkpoint} holds no committed epoch yet")
         epoch = epochs[-1] if wanted is None else wanted
         if epoch not in epochs:
             raise ConfigError(
-                f"epoch {epoch} of {history.root} is not retained; {epochs[0]} to {epochs[-1]} are"
+                f"epoch {epoch} of {history.checkpoint} is not retained; "
+                f"{epochs[0]} to {epochs[-1]} are"
             )
         try:
             manifest, intent = history.manifest(epoch), history.intent(epoch)
@@ -135,4 +142,6 @@ def _records(history: History, wanted: int | None) -> tuple[Manifest, Intent]:
         if manifest is not None and intent is not None:
             return manifest, intent
         if epoch in history.epochs():
-            raise CheckpointError(str(history.root), f"the intent of epoch {epoch} is missing")
+            raise CheckpointError(
+                str(history.checkpoint), f"the intent of epoch {epoch} is missing"
+            )

@@ -55,7 +55,7 @@ class Measured:
                     got = Loads.from_text(receipt["loads"]).by_bin(bins)
                     each = receipt["seconds"]["process"] / max(got.sum(), 1.0)
                     loads += [got, got * each]
-        rows, bytes = counted_by_bin(history.files.root, map(Tree.from_json, newest.values()), bins)
+        rows, bytes = counted_by_bin(history.files, map(Tree.from_json, newest.values()), bins)
         records, seconds = loads / max(weights, 1.0)
         return cls(records, seconds, rows, bytes)
 

@@ -7,15 +7,12 @@ from godwit.log.manifest import Manifest
 from godwit.log.requests import RequestLog
 from godwit.log.restore import restore
 from godwit.log.spark_log import agree, offsets_digest, query_id
-from godwit.storage.local import LocalStore, Location
 
 __all__ = [
     "Generation",
     "History",
     "Intent",
     "Journal",
-    "LocalStore",
-    "Location",
     "Manifest",
     "RequestLog",
     "agree",

@@ -1,12 +1,11 @@
 """The read side of a checkpoint's log: what was decided, what was published, and by whom."""
 
-import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
+from os import kill
 from statistics import median
 from typing import Any, Self, TypeVar
 
@@ -26,7 +25,7 @@ from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as
 from godwit.log.requests import RequestLog
 from godwit.model.routing import Routing
-from godwit.storage.local import LocalStore
+from godwit.storage.location import Location, open_store
 
 T = TypeVar("T")
 
@@ -51,7 +50,7 @@ class Generation:
         if self.host != socket.gethostname():
             return False
         try:
-            os.kill(self.pid, 0)  # sends no signal
+            kill(self.pid, 0)  # sends no signal
         except ProcessLookupError:
             return True
         except PermissionError:
@@ -67,25 +66,25 @@ class Generation:
 
 
 class History:
-    """The intents, manifests, generations and requests of the checkpoint at `root`.
+    """The intents, manifests, generations and requests of the checkpoint at a location.
 
     It changes nothing, so it can be used beside a running driver. It remembers the routings that it
     resolved last: after a rollback of the checkpoint, inspect again.
     """
 
-    def __init__(self, root: Path, durable: bool = True) -> None:
-        self.root = root
-        self.files = LocalStore(root / HOME, durable)
+    def __init__(self, checkpoint: Location) -> None:
+        self.checkpoint = open_store(checkpoint)
+        self.files = self.checkpoint.within(HOME)
         self.requests = RequestLog(self.files)
         self._routings: dict[tuple[str, int], Routing] = {}
 
     @staticmethod
-    def inspect(root: Path) -> "History":
+    def inspect(checkpoint: Location) -> "History":
         """Look at a checkpoint without taking it over."""
-        history = History(root)
+        history = History(checkpoint)
         if not history.files.exists(FORMAT):
             raise CheckpointError(
-                str(root),
+                str(history.checkpoint),
                 "there is no Godwit checkpoint here; name the directory that the query was "
                 f"started with (it holds {HOME}/{FORMAT})",
             )
@@ -112,7 +111,7 @@ class History:
         times = []
         for epoch in self.epochs()[-PACED:]:
             with suppress(FileNotFoundError):
-                times.append((self.files.root / manifest_name(epoch)).stat().st_mtime)
+                times.append(self.files.modified(manifest_name(epoch)))
         return median(b - a for a, b in pairwise(times)) if len(times) > 1 else None
 
     def last(self) -> Manifest | None:
@@ -175,7 +174,7 @@ class History:
         found = self._load(intent_name(epoch), "intent", routing)
         if found is None:
             raise DamagedFileError(
-                str(self.files.root / referrer),
+                self.files.address(referrer),
                 f"refers to the routing in {intent_name(epoch)}, which is missing; "
                 "restore the checkpoint from a backup",
             )
@@ -186,12 +185,12 @@ class History:
             data = self.files.read(name)
         except FileNotFoundError:
             return None
-        return decode_as(self.files.root / name, data, kind, build)
+        return decode_as(self.files.address(name), data, kind, build)
 
     def _check_epoch(self, name: str, found: int, wanted: int) -> None:
         if found != wanted:
             raise DamagedFileError(
-                str(self.files.root / name),
+                self.files.address(name),
                 f"holds epoch {found}, so it was copied or renamed; "
                 "restore the checkpoint from a backup",
             )

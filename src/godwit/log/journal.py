@@ -1,14 +1,12 @@
 """The write side of a checkpoint's log: one driver at a time, and a fence around it."""
 
-import os
-import shutil
 import socket
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
+from os import getpid
 from typing import Any, Self
 
 from godwit import faults
@@ -33,7 +31,9 @@ from godwit.log.layout import (
 from godwit.log.manifest import Manifest
 from godwit.log.records import encode
 from godwit.model.routing import Routing
-from godwit.storage.local import LocalStore
+from godwit.storage.fence import Fence, FencedDirectory
+from godwit.storage.location import Location, open_store
+from godwit.storage.store import Store
 
 _DIRECTORIES = (GENERATIONS, INTENTS, MANIFESTS, CONTROL, STAGING, TICKS)
 
@@ -41,31 +41,30 @@ _DIRECTORIES = (GENERATIONS, INTENTS, MANIFESTS, CONTROL, STAGING, TICKS)
 class Journal(History):
     """The log of a checkpoint in the hands of its newest driver.
 
-    Once `open` has returned, no older journal of the same checkpoint can change anything: each
-    journal makes its changes through a staging directory of its own, and a newer one takes those of
-    the older away. So a driver that was stopped at any instruction and wakes up later fails with
-    FencedError, and what it was about to publish or delete stays as it is.
+    Once `open` has returned, no older journal of the same checkpoint can change anything: a newer
+    one closes the fences of the older. So a driver that was stopped at any instruction and wakes up
+    later fails with FencedError, and what it was about to publish or delete stays as it is.
     """
 
-    def __init__(self, root: Path, generation: int, staging: Path, durable: bool = True) -> None:
-        super().__init__(root, durable)
+    def __init__(self, checkpoint: Store, generation: int, fence: Fence) -> None:
+        super().__init__(checkpoint)
         self.generation = generation
-        self._staging = staging
-        self._fenced = LocalStore(root / HOME, durable, staging)
+        self._fence = fence
+        self._fenced = fence.store.within(HOME)
 
     @classmethod
-    def open(cls, root: Path, durable: bool = True) -> Self:
-        """Take the checkpoint at `root` over, from nothing or from another driver."""
-        history = History(root, durable)
+    def open(cls, checkpoint: Location) -> Self:
+        """Take a checkpoint over, from nothing or from another driver."""
+        history = History(open_store(checkpoint, to_write=True))
         _lay_out(history)
-        generation, staging = _take(history, durable)
-        _close_older(history.files, generation)
-        return cls(root, generation, staging, durable)
+        generation, fence = _take(history)
+        fence.close_older()
+        return cls(history.checkpoint, generation, fence)
 
     def check(self) -> None:
         """Raise FencedError if another driver took this checkpoint over; costs one look-up."""
         if self.files.exists(generation_name(self.generation + 1)):
-            raise FencedError(str(self.root), self.generation, self.newest_generation())
+            raise FencedError(str(self.checkpoint), self.generation, self.newest_generation())
 
     def begin(self, intent: Intent) -> Intent:
         """Decide an epoch: write its intent under this generation, or return the one it has.
@@ -106,13 +105,13 @@ class Journal(History):
 
     def delete(self, name: str) -> None:
         """Delete a file below `godwit/`; one that is gone already is no error."""
-        with self._fence():
+        with self._fenced_off():
             self._fenced.delete(name)
 
     def move(self, name: str, target: str) -> None:
-        """Move a file to another name below `godwit/`."""
-        with self._fence():
-            self._fenced.move(name, target)
+        """Move a file of the checkpoint to another name."""
+        with self._fenced_off():
+            self._fence.store.move(name, target)
 
     def prune(self, before: int) -> None:
         """Delete the manifests, intents and requests of epochs before `before`.
@@ -160,17 +159,15 @@ class Journal(History):
         """Ask for an epoch, data or not."""
         tick(self.files)
 
-    def spark_log(self) -> Path:
-        """Make Spark's log, and the path at which the Spark of this driver must address it.
+    def spark_log(self) -> FencedDirectory:
+        """Make Spark's log, as the Spark of this driver must address it.
 
         Spark has no fence of its own: an older driver's could write the next offsets or a commit
-        before ours does, which ours takes for a conflict. This path ends with our staging.
+        before ours does, which ours takes for a conflict.
         """
-        (self.root / SPARK).mkdir(exist_ok=True)
-        path = self._staging / SPARK
-        with self._fence():
-            path.symlink_to(Path("../../..", SPARK))
-        return path
+        self.checkpoint.make(SPARK)
+        with self._fenced_off():
+            return self._fence.directory(SPARK)
 
     def _unchanged(self, intent: Intent) -> dict[str, int]:
         """Which routings are those of the epoch before, and since when they have held."""
@@ -187,19 +184,19 @@ class Journal(History):
     def _check_same(self, found: Intent | Manifest, ours: Intent | Manifest) -> None:
         if (found.query, found.offsets) != (ours.query, ours.offsets):
             raise CheckpointError(
-                str(self.root),
+                str(self.checkpoint),
                 f"epoch {ours.epoch} was run before, by generation {found.generation}, with other "
                 "input: Spark's offsets of this epoch or its query id have changed since. "
                 "Restore the whole checkpoint, spark/ and godwit/, from one backup",
             )
 
     def _create(self, name: str, data: bytes) -> None:
-        with self._fence():
+        with self._fenced_off():
             self._fenced.create(name, data)
 
     @contextmanager
-    def _fence(self) -> Iterator[None]:
-        """Say FencedError when a change fails because a newer driver took our staging away."""
+    def _fenced_off(self) -> Iterator[None]:
+        """Say FencedError when a change fails because a newer driver closed our fence."""
         try:
             yield
         except (FileNotFoundError, FileExistsError, NotADirectoryError):
@@ -207,9 +204,9 @@ class Journal(History):
             raise
 
 
-def tick(files: LocalStore) -> None:
+def tick(files: Store) -> None:
     """Ask the running query for an epoch: it reads the files of `ticks` as a second stream."""
-    files.replace(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
+    files.create(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
 
 
 def _same_routing(one: Routing, other: Routing) -> bool:
@@ -222,7 +219,7 @@ def _lay_out(history: History) -> None:
     if not files.exists(FORMAT):
         if history.epochs():
             raise DamagedFileError(
-                str(files.root / FORMAT),
+                files.address(FORMAT),
                 "is missing although the checkpoint holds manifests; "
                 "restore the checkpoint from a backup",
             )
@@ -234,46 +231,23 @@ def _lay_out(history: History) -> None:
         files.make(directory)
 
 
-def _take(history: History, durable: bool) -> tuple[int, Path]:
-    """Take the next generation, and make the staging directory that its changes pass through.
+def _take(history: History) -> tuple[int, Fence]:
+    """Take the next generation, behind a fence of its own.
 
-    The directory is there before the record that names its generation, and records are never
-    deleted: whoever takes a later generation finds the staging of every earlier one.
+    The fence is there before the record that names its generation, and records are never deleted:
+    whoever takes a later generation finds the fence of every earlier one.
     """
-    home = history.files.root
     while True:
         number = history.newest_generation() + 1
-        staging = home / STAGING / f"{number}-{uuid.uuid4().hex}"
-        staging.mkdir()
-        taken = Generation(number, socket.gethostname(), os.getpid(), time.time())
+        fence = Fence(history.checkpoint, f"{HOME}/{STAGING}", number)
+        taken = Generation(number, socket.gethostname(), getpid(), time.time())
         try:
             record = encode("generation", taken.to_json())
-            LocalStore(home, durable, staging).create(generation_name(number), record)
-            return number, staging
+            fence.store.within(HOME).create(generation_name(number), record)
+            return number, fence
         except FileExistsError:
-            shutil.rmtree(staging, ignore_errors=True)
+            fence.withdraw()
         except (FileNotFoundError, NotADirectoryError):
-            if staging.is_dir():
+            if fence.is_open:
                 raise
-            # A later driver closed our staging before we had a generation: take the next.
-
-
-def _close_older(files: LocalStore, generation: int) -> None:
-    """Take the staging directories of all older generations away: the fence.
-
-    A file stays in the place of each: the JVM of an older driver would make the directory again, in
-    order to write its log there.
-    """
-    for name in files.names(STAGING):
-        number, place = name.partition("-")[0], files.root / STAGING / name
-        if not number.isdecimal() or int(number) >= generation:
-            continue
-        while not place.is_file():
-            closed = place.with_name(f".{uuid.uuid4().hex}")
-            with suppress(FileNotFoundError):  # closed by another driver at the same time
-                place.rename(closed)
-            if closed.is_file():
-                closed.unlink()
-            shutil.rmtree(closed, ignore_errors=True)
-            with suppress(FileExistsError):
-                place.touch(exist_ok=False)
+            # A later driver closed our fence before we had a generation: take the next.

@@ -1,7 +1,6 @@
 """JSON records that notice damage: a header line with length and checksum, then the body."""
 
 import json
-import os
 import zlib
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,12 +22,11 @@ def encode(kind: str, body: Any) -> bytes:
     return _header(kind, payload) + payload
 
 
-def decode(path: str | os.PathLike[str], data: bytes, kind: str) -> Any:
+def decode(path: str, data: bytes, kind: str) -> Any:
     """The body of the record in `data`, which was read from `path`.
 
     Anything but the exact bytes that `encode` made raises DamagedFileError, which names the file.
     """
-    path = os.fspath(path)
     line, _, payload = data.partition(b"\n")
     header = _parse_header(path, line, kind)
     if isinstance(header["format"], int) and header["format"] > FORMAT:
@@ -48,14 +46,14 @@ def decode(path: str | os.PathLike[str], data: bytes, kind: str) -> Any:
     return json.loads(payload)
 
 
-def decode_as(path: str | os.PathLike[str], data: bytes, kind: str, build: Callable[[Any], T]) -> T:
+def decode_as(path: str, data: bytes, kind: str, build: Callable[[Any], T]) -> T:
     """The value that `build` makes of the body; a body of another shape is a damaged file."""
     body = decode(path, data, kind)
     try:
         return build(body)
     except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
         reason = f"is not a {kind} that Godwit wrote ({error!r}); {_repair(kind)}"
-        raise DamagedFileError(os.fspath(path), reason) from error
+        raise DamagedFileError(path, reason) from error
 
 
 def _header(kind: str, payload: bytes) -> bytes:

@@ -8,7 +8,7 @@ from godwit.errors import DamagedFileError
 from godwit.log.layout import CONTROL, UNDONE, request_name
 from godwit.log.records import decode, decode_as, encode
 from godwit.model.requests import Request, ScheduleRequest, request_from_json
-from godwit.storage.local import LocalStore
+from godwit.storage.store import Store
 
 R = TypeVar("R", bound=Request)
 
@@ -28,7 +28,7 @@ class WaitingRequest:
 class RequestLog:
     """The requests, in the order in which they were made. Any process may add to them."""
 
-    def __init__(self, files: LocalStore) -> None:
+    def __init__(self, files: Store) -> None:
         self._files = files
         self._last: dict[int, int | None] = {}
 
@@ -60,7 +60,7 @@ class RequestLog:
     def request(self, number: int) -> Request:
         name = request_name(number)
         data = self._files.read(name)
-        return decode_as(self._files.root / name, data, "request", request_from_json)
+        return decode_as(self._files.address(name), data, "request", request_from_json)
 
     def waiting(self, after: int) -> list[WaitingRequest]:
         """Those with ids above `after`, as far as anybody can tell beside a query that runs on."""
@@ -74,7 +74,7 @@ class RequestLog:
     def _waiting(self, number: int) -> WaitingRequest:
         name = request_name(number)
         try:
-            body = decode(self._files.root / name, self._files.read(name), "request")
+            body = decode(self._files.address(name), self._files.read(name), "request")
             return WaitingRequest(number, body["kind"], body.get("operator"))
         except (DamagedFileError, LookupError, AttributeError, TypeError):
             return WaitingRequest(number, "cannot be read", None)

@@ -1,18 +1,17 @@
 """Rolling a checkpoint back to a retained epoch."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from godwit.errors import CheckpointError
 from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.journal import Journal
-from godwit.log.layout import SPARK, intent_name, manifest_name, request_name, undone_name
+from godwit.log.layout import HOME, SPARK, intent_name, manifest_name, request_name, undone_name
 from godwit.log.manifest import Manifest
-from godwit.storage.local import Location
+from godwit.storage.location import Location, open_store
 
 
-def restore(checkpoint: str | Path, epoch: int, *, durable: bool = True) -> Manifest:
+def restore(checkpoint: Location, epoch: int, *, durable: bool = True) -> Manifest:
     """Roll a checkpoint back to the end of a retained epoch, and return its manifest.
 
     A running driver is fenced off. What came after the epoch, in Godwit's log and in Spark's, is
@@ -20,53 +19,52 @@ def restore(checkpoint: str | Path, epoch: int, *, durable: bool = True) -> Mani
     When interrupted, restore again: until then the two logs disagree and no query starts on them,
     or nothing but Spark's newest commit has moved.
     """
-    root = Location.to_write(checkpoint).path
-    _check(History.inspect(root), epoch)
-    journal = Journal.open(root, durable)
+    store = open_store(checkpoint, to_write=True, durable=durable)
+    _check(History.inspect(store), epoch)
+    journal = Journal.open(store)
     manifest = _check(journal, epoch)
-    for origin, name in _later(journal, epoch):
-        journal.move(origin, undone_name(journal.generation, name))
+    for name in _later(journal, epoch):
+        undone = undone_name(journal.generation, name.removeprefix(f"{HOME}/"))
+        journal.move(name, f"{HOME}/{undone}")
     return manifest
 
 
 def _check(history: History, epoch: int) -> Manifest:
     """Refuse an epoch that cannot be restored, before anything is changed."""
-    spark = history.root / SPARK
     manifest = history.manifest(epoch)
     if manifest is None:
         epochs = history.epochs()
         retained = f"from {epochs[0]} to {epochs[-1]}" if epochs else "none"
         raise CheckpointError(
-            str(history.root),
+            str(history.checkpoint),
             f"epoch {epoch} is not retained, so it cannot be restored; retained epochs: {retained}",
         )
-    if spark.is_dir() and not spark_log.is_common(spark, history, epoch):
+    if history.checkpoint.list_files(SPARK) and not spark_log.is_common(history, epoch):
         raise CheckpointError(
-            str(history.root),
+            str(history.checkpoint),
             f"epoch {epoch} cannot be restored: Spark's log does not hold it, or with other "
             "offsets. Choose an epoch that spark/offsets names, or restore a backup",
         )
     return manifest
 
 
-def _later(journal: Journal, epoch: int) -> Iterator[tuple[str, str]]:
-    """Where the files of later epochs are, and what to call them.
+def _later(journal: Journal, epoch: int) -> Iterator[str]:
+    """The names of the files of later epochs.
 
     The order makes Spark's log fall behind the manifests first, which is refused at a start, and
     lets the manifests follow last: no prefix of these moves looks like a sound checkpoint that
     still holds an intent or a request from after the epoch.
     """
-    spark = journal.root / SPARK
+    spark = journal.checkpoint.within(SPARK)
     for log in (spark_log.COMMITS, spark_log.OFFSETS):
         for number in reversed(spark_log.epochs(spark, log)):
             for file in (str(number), f".{number}.crc"):
-                if number > epoch and (spark / log / file).exists():
-                    name = f"{SPARK}/{log}/{file}"
-                    yield f"../{name}", name
+                if number > epoch and spark.exists(f"{log}/{file}"):
+                    yield f"{SPARK}/{log}/{file}"
     names = [request_name(number) for number in _later_requests(journal, epoch)]
     names += [intent_name(number) for number in journal.intents() if number > epoch]
     names += [manifest_name(number) for number in reversed(journal.epochs()) if number > epoch]
-    yield from zip(names, names, strict=True)
+    yield from (f"{HOME}/{name}" for name in names)
 
 
 def _later_requests(journal: Journal, epoch: int) -> Iterator[int]:

@@ -6,11 +6,13 @@ about the batch (such as its wall-clock time) and, in offsets, one line per sour
 
 import hashlib
 import json
-from pathlib import Path
 
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log.history import History
+from godwit.log.layout import SPARK
+from godwit.storage.store import Store
 
+METADATA = "metadata"
 OFFSETS = "offsets"
 COMMITS = "commits"
 NO_SPARK = "simulation"  # instead of a query id: the in-memory runtime leaves no log of Spark
@@ -18,55 +20,51 @@ NO_SPARK = "simulation"  # instead of a query id: the in-memory runtime leaves n
 _BACKUP = "Restore the whole checkpoint, spark/ and godwit/, from one backup"
 
 
-def query_id(spark: Path) -> str | None:
+def query_id(spark: Store) -> str | None:
     """Spark's id of the query, the same over restarts; None before its first start."""
-    path = spark / "metadata"
     try:
-        return str(json.loads(path.read_bytes())["id"])
+        return str(json.loads(spark.read(METADATA))["id"])
     except FileNotFoundError:
         return None
     except (ValueError, LookupError, TypeError) as error:
         reason = "does not hold the id of a Spark query; restore the checkpoint from a backup"
-        raise DamagedFileError(str(path), reason) from error
+        raise DamagedFileError(spark.address(METADATA), reason) from error
 
 
-def epochs(spark: Path, log: str) -> list[int]:
+def epochs(spark: Store, log: str) -> list[int]:
     """The epochs in Spark's `offsets` or `commits`, in order. Spark prunes old ones."""
-    directory = spark / log
-    if not directory.is_dir():
-        return []
-    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
+    return sorted(int(name) for name in spark.names(log) if name.isdecimal())
 
 
-def newest_offsets(spark: Path) -> int | None:
+def newest_offsets(spark: Store) -> int | None:
     """The newest epoch that Spark has planned."""
     return max(epochs(spark, OFFSETS), default=None)
 
 
-def newest_commit(spark: Path) -> int | None:
+def newest_commit(spark: Store) -> int | None:
     """The newest epoch that Spark knows to be done."""
     return max(epochs(spark, COMMITS), default=None)
 
 
-def offsets_digest(spark: Path, epoch: int) -> str | None:
+def offsets_digest(spark: Store, epoch: int) -> str | None:
     """What identifies the input of an epoch: a digest of its sources' offsets, not of its time."""
-    path = spark / OFFSETS / str(epoch)
+    name = f"{OFFSETS}/{epoch}"
     try:
-        version, *lines = path.read_bytes().split(b"\n")
+        version, *lines = spark.read(name).split(b"\n")
     except FileNotFoundError:
         return None
     if not version.startswith(b"v") or len(lines) < 2:
         reason = "is not a whole offsets file of Spark; restore the checkpoint from a backup"
-        raise DamagedFileError(str(path), reason)
+        raise DamagedFileError(spark.address(name), reason)
     return hashlib.sha256(b"\n".join(lines[1:])).hexdigest()
 
 
-def source_offsets(spark: Path, epoch: int) -> list[str]:
+def source_offsets(spark: Store, epoch: int) -> list[str]:
     """The offsets that each source has reached with an epoch, as JSON; `-` where it has none."""
-    return (spark / OFFSETS / str(epoch)).read_text().splitlines()[2:]
+    return spark.read(f"{OFFSETS}/{epoch}").decode().splitlines()[2:]
 
 
-def agree(checkpoint: Path, spark: Path, history: History) -> None:
+def agree(history: History) -> None:
     """Raise CheckpointError, with the next step, unless Spark's log and Godwit's fit together.
 
     They fit if Godwit published what Spark committed, at most the epoch in flight besides, and all
@@ -75,13 +73,14 @@ def agree(checkpoint: Path, spark: Path, history: History) -> None:
     seen: list[int] | None = None
     problem: str | None = None
     while (published := history.epochs()) != seen:  # a driver that runs may publish meanwhile
-        seen, problem = published, _disagreement(spark, history)
+        seen, problem = published, _disagreement(history)
         if problem is None:
             return
-    raise CheckpointError(str(checkpoint), f"{problem}. {_next_step(spark, history)}")
+    raise CheckpointError(str(history.checkpoint), f"{problem}. {_next_step(history)}")
 
 
-def _disagreement(spark: Path, history: History) -> str | None:
+def _disagreement(history: History) -> str | None:
+    spark = history.checkpoint.within(SPARK)
     last = history.last()
     published = last.epoch if last else -1
     planned = max(epochs(spark, OFFSETS), default=-1)
@@ -105,8 +104,9 @@ def _disagreement(spark: Path, history: History) -> str | None:
     return None
 
 
-def is_common(spark: Path, history: History, epoch: int) -> bool:
+def is_common(history: History, epoch: int) -> bool:
     """Whether both logs can be rolled back to an epoch: both hold it, with the same input."""
+    spark = history.checkpoint.within(SPARK)
     manifest = history.manifest(epoch)
     if manifest is None or epoch < 0:
         return manifest is not None
@@ -117,10 +117,10 @@ def is_common(spark: Path, history: History, epoch: int) -> bool:
     )
 
 
-def _next_step(spark: Path, history: History) -> str:
+def _next_step(history: History) -> str:
     retained = history.epochs()
     for epoch in reversed(retained):
-        if is_common(spark, history, epoch):
+        if is_common(history, epoch):
             return (
                 f"{_BACKUP}, or godwit.restore(checkpoint, {epoch}), the newest epoch of both logs"
             )

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from time import perf_counter
 
 import pyarrow as pa
@@ -40,6 +39,7 @@ from godwit.spark.types import to_spark
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
 from godwit.state.table import FileRef
+from godwit.storage.store import Store
 from godwit.worker.executor_process import executor_id
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.work import Work
@@ -126,7 +126,7 @@ class Engine:
     driver: Driver
     steps: Sequence[Step]
     sink: Sink
-    spark_log: Path
+    spark_log: Store
     pinning: Pinning
     query_name: str | None = None
     listener: Listener | None = None
@@ -212,7 +212,7 @@ class Engine:
             )
         for ref in manifest.outputs[now.name]:
             written = FileRef.from_json(ref)
-            state_file.verify(self.driver.root / written.name, written)
+            state_file.verify(self.driver.files, written)
 
     def _compute(self, batch: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
         """Run all operators; if an executor is lost meanwhile, again, with its workers elsewhere.
@@ -268,14 +268,15 @@ class Engine:
     def _linked(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
         if self._last_steps or not isinstance(self.sink, FilesSink):
             return False
-        return self.sink.link(epoch, [self.driver.root / ref.name for ref in refs], commit)
+        paths = [path for ref in refs if (path := self.driver.files.local_path(ref.name))]
+        return len(paths) == len(refs) and self.sink.link(epoch, paths, commit)
 
     def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:
         """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
         schema = to_spark(operator.output)
         if not refs:
             return spark.createDataFrame([], schema)
-        paths = [f"file://{self.driver.root / ref.name}" for ref in refs]
+        paths = [self.driver.files.url(ref.name) for ref in refs]
         # Whatever the user has set, a file of these must not be passed over.
         reader = spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
         return reader.schema(schema).parquet(*paths)

@@ -1,13 +1,11 @@
 """Going on from the checkpoint of a query that Spark's own operators ran."""
 
 import json
-import os
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -24,13 +22,14 @@ from godwit.log.history import History
 from godwit.log.layout import FORMAT, HOME, SPARK
 from godwit.spark.initial_state import load
 from godwit.spark.pinning import Pinning
+from godwit.storage.fence import FencedDirectory
+from godwit.storage.local import LocalStore, scratch
 
 # What Spark calls the operators whose state can be told apart into columns of ours.
 AGGREGATION: Final = "stateStoreSave"
 WITH_STATE: Final = "applyInPandasWithState"
 
 SOURCES: Final = "sources"
-_METADATA: Final = "metadata"
 _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 _NO_OFFSET: Final = "-"
 
@@ -121,28 +120,27 @@ class SparkCheckpoint:
         return ConfigError(f"Spark's checkpoint {self.path}: {reason}")
 
 
-def spark_checkpoint(spark: SparkSession, path: str | Path) -> SparkCheckpoint:
+def spark_checkpoint(spark: SparkSession, path: str | PathLike[str]) -> SparkCheckpoint:
     """The checkpoint of a query that ran with Spark's own operators, to go on from.
 
     It may lie on any filesystem that Spark reads. Stop the query before: what it commits after this
     call is not taken over. Raises CheckpointError.
     """
-    text = os.fspath(path)
-    with _reading(text), tempfile.TemporaryDirectory() as directory:
-        copy = Path(directory)
+    text = fspath(path)
+    with _reading(text), scratch() as copy:
         if _exists(spark, f"{text}/{HOME}/{FORMAT}"):
             raise CheckpointError(text, "it is Godwit's; start the query on it, as it is")
-        for name in (_METADATA, spark_log.OFFSETS, spark_log.COMMITS):
+        for name in (spark_log.METADATA, spark_log.OFFSETS, spark_log.COMMITS):
             if not _exists(spark, f"{text}/{name}"):
                 raise CheckpointError(
                     text,
                     f"there is no checkpoint of a Spark query here: {name} is missing. Name the "
                     "directory that the query was given as checkpointLocation",
                 )
-            _copy(spark, f"{text}/{name}", copy / name)
+            _copy(spark, f"{text}/{name}", copy.address(name))
         id, batch = spark_log.query_id(copy), spark_log.newest_commit(copy)
         offsets = {
-            number: (copy / spark_log.OFFSETS / str(number)).read_text()
+            number: copy.read(f"{spark_log.OFFSETS}/{number}").decode()
             for number in spark_log.epochs(copy, spark_log.OFFSETS)
         }
         operators = _operators(spark, text)
@@ -161,10 +159,10 @@ def spark_checkpoint(spark: SparkSession, path: str | Path) -> SparkCheckpoint:
 
 def check_new(history: History) -> None:
     """Refuse a checkpoint that has a log of its own: it cannot go on from another one's."""
-    spark = history.root / SPARK
-    if history.intents() or (spark.is_dir() and any(spark.iterdir())):
+    if history.intents() or history.checkpoint.list_files(SPARK):
         raise CheckpointError(
-            str(history.root), "it is not new, so nothing can be imported; name another directory"
+            str(history.checkpoint),
+            "it is not new, so nothing can be imported; name another directory",
         )
 
 
@@ -185,45 +183,41 @@ def go_on(
     old: SparkCheckpoint,
     initial: Mapping[str, Mapping[str, DataFrame]],
     pinning: Pinning,
-    staged: Path,
+    staged: FencedDirectory,
     sources: int,
 ) -> None:
     """Make a new checkpoint's epoch of the old query's batch, with its offsets and this state.
 
-    `staged` is where this driver's Spark addresses its log: a driver that was fenced off has no
-    such place. Interrupted, this leaves logs that disagree, on which no query starts.
+    `staged` is Spark's log as this driver's Spark addresses it: one that was fenced off has no such
+    place. Interrupted, this leaves logs that disagree, on which no query starts.
     """
-    log = driver.checkpoint / SPARK
-    draft = staged.with_name("imported")
     try:
-        _seed(old, draft, sources)
-        draft.rename(log)  # onto an empty directory; as a whole, since a part of it must not count
+        staged.fill(lambda log: _seed(old, log, sources))  # whole: a part of it must not count
     except OSError:
         driver.check()
         raise
+    log = driver.checkpoint.within(SPARK)
     query, offsets = spark_log.query_id(log), spark_log.offsets_digest(log, old.batch)
     assert query is not None
     assert offsets is not None
     load(driver, initial, pinning, epoch=old.batch, query=query, offsets=offsets)
 
 
-def _seed(old: SparkCheckpoint, log: Path, sources: int) -> None:
+def _seed(old: SparkCheckpoint, log: LocalStore, sources: int) -> None:
     """Make a log of Spark's that goes on from the old query's batch, of a query with `sources`.
 
     Sources are known by their number: those of the old query come first, further ones are new. A
     batch that the old query had begun and not committed is run again, with the same offsets.
     """
-    for name in (spark_log.OFFSETS, spark_log.COMMITS):
-        (log / name).mkdir(parents=True)
-    (log / _METADATA).write_text(json.dumps({"id": str(uuid.uuid4())}))
+    log.create(spark_log.METADATA, json.dumps({"id": str(uuid.uuid4())}).encode())
     for number, text in old.offsets.items():
         lines = text.splitlines()
         lines += [_NO_OFFSET] * (sources + 2 - len(lines))
-        (log / spark_log.OFFSETS / str(number)).write_text("\n".join(lines))
-    (log / spark_log.COMMITS / str(old.batch)).write_text(_COMMIT)
+        log.create(f"{spark_log.OFFSETS}/{number}", "\n".join(lines).encode())
+    log.create(f"{spark_log.COMMITS}/{old.batch}", _COMMIT.encode())
     with _reading(old.path):
         if _exists(old.spark, f"{old.path}/{SOURCES}"):
-            _copy(old.spark, f"{old.path}/{SOURCES}", log / SOURCES)
+            _copy(old.spark, f"{old.path}/{SOURCES}", log.address(SOURCES))
 
 
 def _operators(spark: SparkSession, path: str) -> dict[int, str]:
@@ -269,7 +263,9 @@ def _reading(path: str) -> Iterator[None]:
         reason = str(text).partition("\n")[0]
         raise CheckpointError(path, f"it cannot be read: {reason}") from None
     except DamagedFileError as error:  # of a copy
-        raise CheckpointError(path, f"its file {Path(error.path).name} {error.reason}") from None
+        raise CheckpointError(
+            path, f"its file {error.path.rpartition('/')[2]} {error.reason}"
+        ) from None
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
@@ -277,12 +273,12 @@ def _exists(spark: SparkSession, path: str) -> bool:
     return bool(files.exists(origin))
 
 
-def _copy(spark: SparkSession, path: str, target: Path) -> None:
+def _copy(spark: SparkSession, path: str, target: str) -> None:
     """Copy a file or directory, from any filesystem that Spark reads, to this machine."""
     origin, files, settings = _hadoop(spark, path)
     hadoop = _packages(spark)
     here = hadoop.FileSystem.getLocal(settings).getRawFileSystem()  # which writes no checksums
-    hadoop.FileUtil.copy(files, origin, here, hadoop.Path(str(target)), False, settings)
+    hadoop.FileUtil.copy(files, origin, here, hadoop.Path(target), False, settings)
 
 
 def _hadoop(spark: SparkSession, path: str) -> tuple[Any, Any, Any]:

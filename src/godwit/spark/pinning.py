@@ -9,7 +9,6 @@ runs the others on any executor of their host, without waiting for theirs.
 """
 
 import logging
-import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +22,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from godwit.placement.slots import Placement
 from godwit.spark.executors import Executors, await_idle, can_stay, is_alone
 from godwit.spark.settings import settings
+from godwit.state.cache import CacheSpec
 from godwit.worker.executor_process import executor_id
-from godwit.worker.work import CacheSpec
 
 SLOT: Final = "_slot"
 
@@ -231,7 +230,7 @@ def _keys(spark: SparkSession, count: int) -> list[int]:
 
 
 def _sweep(cache: CacheSpec) -> None:
-    shutil.rmtree(cache.path, ignore_errors=True)
+    cache.delete()
 
 
 def _whereabouts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
 from godwit.errors import ConfigError, DamagedFileError
-from godwit.storage.local import Location
+from godwit.storage.location import local_directory
 
 EPOCH = "epoch"
 FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
@@ -56,7 +56,7 @@ def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any)
     epoch in which the operators gave nothing has no directory. `options` are those of Spark's
     writer for the format.
     """
-    return FilesSink(Location.to_write(path).path, format, options)
+    return FilesSink(local_directory(path, "sink"), format, options)
 
 
 def table(name: str) -> "TableSink":

@@ -1,7 +1,6 @@
 """State as a DataFrame."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -9,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.inspect.snapshot import Snapshot
 from godwit.model.routing import SEGMENTS
 from godwit.spark.types import to_spark
-from godwit.storage.local import Location
+from godwit.storage.location import Location
 
 
 class ReadSegments:
@@ -26,7 +25,7 @@ class ReadSegments:
 
 def read_state(
     spark: SparkSession,
-    checkpoint: str | Path,
+    checkpoint: Location,
     operator: str,
     *,
     epoch: int | None = None,
@@ -37,8 +36,7 @@ def read_state(
     The columns are those of the key, the sub-key of a list or map, and the values; then `_bin` and
     `_worker`. It reads committed files only and never disturbs a running query.
     """
-    path = Location.parse(checkpoint).path
-    snapshot = Snapshot.open(path, operator, epoch=epoch, table=table)
+    snapshot = Snapshot.open(checkpoint, operator, epoch=epoch, table=table)
     slices = min(SEGMENTS, spark.sparkContext.defaultParallelism)
     segments = spark.range(0, SEGMENTS, 1, slices)
     return segments.mapInArrow(ReadSegments(snapshot), to_spark(snapshot.schema))

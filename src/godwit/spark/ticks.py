@@ -2,7 +2,6 @@
 
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -15,17 +14,17 @@ IDLE_SECONDS: Final = 1.0  # seconds
 LONG: Final = 10.0
 
 
-def with_ticks(df: DataFrame, directory: Path) -> DataFrame:
+def with_ticks(df: DataFrame, directory: str) -> DataFrame:
     """`df`, whose query also runs an epoch without records when a file appears in `directory`.
 
     The ticks are a file stream of Spark's own, whose rows are filtered away while Spark plans: it
     needs no process, reads nothing, and deletes the files that it has seen. Under `availableNow` a
-    tick that comes after the start is left for the next one.
+    tick that comes after the start is left for the next one. The directory is named by its URL.
     """
     ticks = (
         df.sparkSession.readStream.format("text")
         .option("cleanSource", "delete")
-        .load(f"file://{directory}")  # not as a URI: Spark would take an escaped space literally
+        .load(directory)
         .where(sf.lit(False))
         .select(*[sf.lit(None).cast(f.dataType).alias(f.name) for f in df.schema])
     )

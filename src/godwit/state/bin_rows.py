@@ -2,7 +2,6 @@
 tells, which reads a few pages of the file."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +11,18 @@ from godwit.model.routing import SEGMENTS
 from godwit.state.run import segment_offsets
 from godwit.state.table import HASH
 from godwit.state.timed import KEY_HASH
+from godwit.storage.store import Store
 
 Counts = npt.NDArray[np.int64]
 
 
-def rows_by_bin(path: Path, bins: int, segments: Sequence[int]) -> Counts:
+def rows_by_bin(files: Store, name: str, bins: int, segments: Sequence[int]) -> Counts:
     """The rows of each bin in these segments, in ascending order; bins are not larger than they.
 
     Of a table in the order of time, which is not that of bins, the whole column of hashes is read.
     """
     wide, shift = bins // SEGMENTS, np.uint64(65 - bins.bit_length())
-    with pa.memory_map(str(path)) as source:  # closing it leaves the mapping to its buffers
-        batch = pa.ipc.open_file(source.read_buffer()).get_batch(0)
+    batch = pa.ipc.open_file(files.map(name)).get_batch(0)
     low, high = wide * segments[0], wide * (segments[-1] + 1)
     found = np.zeros(bins, np.int64)
     if KEY_HASH in batch.schema.names:

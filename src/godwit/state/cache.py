@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import tempfile
 import threading
 import time
 import uuid
@@ -20,16 +22,52 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from godwit.errors import DamagedFileError
+from godwit.errors import ConfigError, DamagedFileError
 from godwit.state.file import StateFile, read, verified_chunks
 from godwit.state.rate_limit import RateLimit
 from godwit.state.table import FileRef, TableSpec
+from godwit.storage.local import LocalStore
+from godwit.storage.store import Store
 
 SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
 
 MAX_OPENED: Final = 2048
 IDLE_SECONDS: Final = 120.0
 TOUCH_SECONDS: Final = 5.0
+LINK: Final = "link"  # a file of this name, in the cache of an executor, bounds what it fetches
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """Where an executor keeps local copies of state files, and how many bytes of them.
+
+    Its processes read at most `fetch_rate` bytes a second from the checkpoint, if it is given.
+    """
+
+    name: str
+    limit: int
+    directory: str | None = None
+    fetch_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.fetch_rate is not None and not self.fetch_rate > 0:
+            raise ConfigError(f"fetch_rate is in bytes a second, above 0, not {self.fetch_rate}")
+
+    @property
+    def path(self) -> Path:
+        """The directory of the executor that this process belongs to."""
+        parent = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        return Path(parent or tempfile.gettempdir()) / self.name
+
+    def open(self, store: Store, *, yields: bool = False) -> FileCache:
+        """The local files of a checkpoint; who `yields` fetches only while others do not."""
+        rate = self.fetch_rate
+        link = RateLimit(self.path / LINK, rate, yields=yields) if rate else None
+        return FileCache(store, self.path, self.limit, link)
+
+    def delete(self) -> None:
+        """Delete the cache of the executor that this process belongs to."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 class FileCache:
@@ -43,13 +81,14 @@ class FileCache:
 
     def __init__(
         self,
-        location: Path,
+        store: Store,
         directory: Path,
         limit: int,
         link: RateLimit | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._location = location
+        self._store = store
+        self._location = str(store)
         self._directory = directory
         self._limit = limit
         self._link = link
@@ -72,14 +111,11 @@ class FileCache:
             return
         local = self._local(ref)
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            os.link(self._location / ref.name, local)
+            added = self._linked(ref, local) or self._copy(ref, local)
         except FileExistsError:
             return
-        except OSError:  # another filesystem, or one without links
-            if not self._copy(ref, local):
-                return
-        self._account(ref.bytes)
+        if added:
+            self._account(ref.bytes)
 
     def has(self, ref: FileRef) -> bool:
         """Is there nothing to fetch? Either the file is here, or it is too large to be."""
@@ -91,8 +127,7 @@ class FileCache:
             found = set(os.listdir(self._directory))
         except OSError:
             return set()
-        location = str(self._location)
-        return {ref.name for ref in refs if _local_name(location, ref.name, ref.crc) in found}
+        return {ref.name for ref in refs if _local_name(self._location, ref.name, ref.crc) in found}
 
     def fetch(self, ref: FileRef) -> None:
         """Copy a file here that is not; raises DamagedFileError if the original is damaged."""
@@ -123,13 +158,27 @@ class FileCache:
 
     def _local(self, ref: FileRef) -> str:
         """The path of the local copy."""
-        return f"{self._directory}/{_local_name(str(self._location), ref.name, ref.crc)}"
+        return f"{self._directory}/{_local_name(self._location, ref.name, ref.crc)}"
+
+    def _linked(self, ref: FileRef, local: str) -> bool:
+        """Give an original a name here; False if it is on another filesystem, or on none."""
+        original = self._store.local_path(ref.name)
+        if original is None:
+            return False
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            os.link(original, local)
+        except FileExistsError:
+            raise
+        except OSError:
+            return False
+        return True
 
     def _open_original(self, ref: FileRef, spec: TableSpec) -> StateFile:
         with self._timed():
             for _ in self._chunks(ref):
                 pass
-        return read(self._location / ref.name, spec, ref)
+        return read(self._store, ref.name, spec, ref)
 
     def _copy(self, ref: FileRef, local: str) -> bool:
         """Copy a file from the checkpoint, checking its sum; False if it cannot be kept here."""
@@ -150,7 +199,7 @@ class FileCache:
 
     def _chunks(self, ref: FileRef) -> Iterator[memoryview]:
         """The bytes of an original, at the pace of the link; raises if they are not right."""
-        for chunk in verified_chunks(self._location / ref.name, ref):
+        for chunk in verified_chunks(self._store, ref):
             if self._link is not None:
                 self._link.take(len(chunk))
             yield chunk
@@ -268,7 +317,8 @@ def _open_local(local: str, ref: FileRef, spec: TableSpec) -> StateFile | None:
     if not _touch(local):
         return None
     try:
-        file = read(Path(local), spec, ref)
+        directory, _, name = local.rpartition("/")
+        file = read(LocalStore(Path(directory)), name, spec, ref)
     except DamagedFileError:
         _delete(local)
         return None

@@ -10,12 +10,9 @@ import errno
 import io
 import itertools
 import json
-import os
-import uuid
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, get_args
 
 import numpy as np
@@ -25,6 +22,7 @@ from godwit.errors import DamagedFileError, GodwitError, IncompatibleError
 from godwit.model.routing import SEGMENTS
 from godwit.state.run import Run, segment_offsets
 from godwit.state.table import FileRef, TableSpec
+from godwit.storage.store import Store
 
 FORMAT: Final = 1
 PART_BYTES: Final = 8 << 20
@@ -34,7 +32,6 @@ Kind = Literal["delta", "merge"]
 
 # Trouble of the system and not of the file: the task fails, and its retry may succeed.
 _PASSING = (errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM)
-_CHUNK: Final = 1 << 20
 _ADVICE: Final = "restore it from a backup of the checkpoint (`godwit verify` finds all such files)"
 
 
@@ -131,7 +128,7 @@ def gathered(segments: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def write(
-    location: Path,
+    files: Store,
     name: str,
     spec: TableSpec,
     rows: pa.Table,
@@ -140,37 +137,26 @@ def write(
     epoch: int,
     worker: int,
     kind: Kind,
-    durable: bool = True,
 ) -> WrittenFile:
-    """Write `rows`, which are in hash order, to `location / name`, a name no other attempt uses.
-
-    The file appears under its name whole, or not at all. It is durable, if asked for, once its
-    directory is synced, too.
-    """
+    """Write `rows`, which are in hash order, under a name that no other attempt uses."""
     run = Run.of(rows)
     _check(spec, run)
     offsets = segment_offsets(run.hash)
     meta = Meta(operator, spec.name, epoch, worker, kind, tuple(offsets.tolist()))
-    path = location / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        with open(temporary, "wb") as target:
-            sink = Summing(target)
-            _write_batch(sink, spec.schema, meta, run)
-            target.flush()
-            if durable:
-                os.fsync(target.fileno())
-        os.rename(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with files.write(name) as target:
+        sink = Summing(target)
+        _write_batch(sink, spec.schema, meta, run)
     ref = FileRef(name, len(run), sink.bytes, sink.crc)
     return WrittenFile(ref, tuple(np.diff(offsets).tolist()))
 
 
 def read(
-    path: Path, spec: TableSpec, ref: FileRef | None = None, *, operator: str | None = None
+    files: Store,
+    name: str,
+    spec: TableSpec,
+    ref: FileRef | None = None,
+    *,
+    operator: str | None = None,
 ) -> StateFile:
     """Map a file into memory, after checking what can be checked without reading its rows.
 
@@ -178,11 +164,12 @@ def read(
     `operator`, where given), IncompatibleError when its columns do not fit `spec`. Flipped bits in
     the rows are found by `verify` only.
     """
+    path = files.address(name)
     try:
-        meta, batch = _open(path, ref)
+        meta, batch = _open(path, files.map(name), ref)
         if meta.table != spec.name or operator not in (None, meta.operator):
             raise _damaged(path, f"it belongs to operator '{meta.operator}', table '{meta.table}'")
-        return StateFile(spec, meta, _stored(ref.name if ref else str(path), spec, meta, batch))
+        return StateFile(spec, meta, _stored(ref.name if ref else path, spec, meta, batch))
     except GodwitError:
         raise
     except FileNotFoundError:
@@ -193,25 +180,17 @@ def read(
         raise _damaged(path, f"it cannot be read as an Arrow file ({error})") from error
 
 
-def checksum(path: Path) -> int:
-    """The CRC-32 of a file's bytes."""
-    crc = 0
-    for chunk in _chunks(path):
-        crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def verify(path: Path, ref: FileRef) -> None:
+def verify(files: Store, ref: FileRef) -> None:
     """Read every byte of a file; raise DamagedFileError when they are not those of `ref`."""
-    for _ in verified_chunks(path, ref):
+    for _ in verified_chunks(files, ref):
         pass
 
 
-def verified_chunks(path: Path, ref: FileRef) -> Iterator[memoryview]:
+def verified_chunks(files: Store, ref: FileRef) -> Iterator[memoryview]:
     """The bytes of a file, each chunk valid until the next; raises DamagedFileError at the end
     when they were not those of `ref`."""
-    crc = size = 0
-    for chunk in _chunks(path):
+    crc, size, path = 0, 0, files.address(ref.name)
+    for chunk in _chunks(files, ref.name):
         crc = zlib.crc32(chunk, crc)
         size += len(chunk)
         yield chunk
@@ -260,36 +239,24 @@ def _write_batch(sink: Summing, schema: pa.Schema, meta: Meta, run: Run) -> None
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory outlive a loss of power."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def _chunks(files: Store, name: str) -> Iterator[memoryview]:
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _chunks(path: Path) -> Iterator[memoryview]:
-    """The bytes of a file in pieces, all in the same buffer."""
-    buffer = memoryview(bytearray(_CHUNK))
-    try:
-        with open(path, "rb", buffering=0) as source:
-            while size := source.readinto(buffer):
-                yield buffer[:size]
+        yield from files.chunks(name)
     except FileNotFoundError:
-        raise _damaged(path, "the file is missing") from None
+        raise _damaged(files.address(name), "the file is missing") from None
     except OSError as error:
         if error.errno in _PASSING:
             raise
-        raise _damaged(path, f"it cannot be read ({error})") from error
+        raise _damaged(files.address(name), f"it cannot be read ({error})") from error
 
 
-def _open(path: Path, ref: FileRef | None) -> tuple[Meta, pa.RecordBatch]:
-    """Map a file, and check its frame: sizes and metadata."""
-    with pa.memory_map(str(path)) as source:  # closing it leaves the mapping to its buffers
-        if ref is not None and source.size() != ref.bytes:
-            raise _wrong_size(path, source.size(), ref)
-        mapped = source.read_buffer()  # of a file, Arrow would read the footer in another thread
+def _open(path: str, mapped: pa.Buffer, ref: FileRef | None) -> tuple[Meta, pa.RecordBatch]:
+    """Check the frame of a file: sizes and metadata.
+
+    It is in a buffer, since of a file, Arrow would read the footer in another thread.
+    """
+    if ref is not None and mapped.size != ref.bytes:
+        raise _wrong_size(path, mapped.size, ref)
     reader = pa.ipc.open_file(mapped)
     meta = _parse(path, reader.schema)
     if reader.num_record_batches != 1:
@@ -302,7 +269,7 @@ def _open(path: Path, ref: FileRef | None) -> tuple[Meta, pa.RecordBatch]:
     return meta, batch
 
 
-def _parse(path: Path, schema: pa.Schema) -> Meta:
+def _parse(path: str, schema: pa.Schema) -> Meta:
     """The metadata of a file, if this version of Godwit can read it."""
     try:
         data = json.loads((schema.metadata or {})[METADATA])
@@ -311,7 +278,7 @@ def _parse(path: Path, schema: pa.Schema) -> Meta:
         raise _damaged(path, "it is not a state file of Godwit") from None
     if version > FORMAT:
         raise DamagedFileError(
-            str(path),
+            path,
             f"written by a newer version of Godwit (format {version}, this one reads {FORMAT}); "
             "run this query with that version",
         )
@@ -357,9 +324,9 @@ def _stored(name: str, spec: TableSpec, meta: Meta, batch: pa.RecordBatch) -> Ru
     return Run.of(pa.table(arrays, schema=pa.schema(fields)))
 
 
-def _damaged(path: Path, reason: str) -> DamagedFileError:
-    return DamagedFileError(str(path), f"{reason}; {_ADVICE}")
+def _damaged(path: str, reason: str) -> DamagedFileError:
+    return DamagedFileError(path, f"{reason}; {_ADVICE}")
 
 
-def _wrong_size(path: Path, size: int, ref: FileRef) -> DamagedFileError:
+def _wrong_size(path: str, size: int, ref: FileRef) -> DamagedFileError:
     return _damaged(path, f"it has {size} bytes, not {ref.bytes} as receipted")

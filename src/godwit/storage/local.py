@@ -1,124 +1,130 @@
-"""The one module that knows filesystems: where a checkpoint may live, and how a file is published.
+"""A checkpoint in a directory of a local filesystem.
 
-Publishing needs an exclusive create that is atomic and durable. Local filesystems have it (a hard
-link to a synced file); object stores and network filesystems do not, or not yet through here.
+Local filesystems have an exclusive create that is atomic and durable: a hard link to a synced file.
 """
 
 import errno
 import os
-import re
+import tempfile
 import uuid
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
-from urllib.parse import unquote
+from typing import BinaryIO, Final, Self
+
+import pyarrow as pa
 
 from godwit.errors import ConfigError
+from godwit.storage.store import CHUNK, Store
 
-_WILD = re.compile(r"[*?\[\]{}]")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.DOTALL)
-_NUMBERED = re.compile(r"(0|-?[1-9][0-9]*)\.json")
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
-_MOUNTS = Path("/proc/self/mounts")
-_REMOTE = re.compile(
-    r"(nfs|cifs|smb|afs|ceph|gluster|lustre|beegfs|gpfs).*|fuse(\.(?!fuse-overlayfs).*)?"
-)
+_DRAFT: Final = ".tmp"  # ends the names, which begin with a dot, of what is being written
+_NO_LINKS: Final = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
-    """A place that qualifies for a checkpoint: an absolute path on a local filesystem.
+class LocalStore(Store):
+    """Files below the directory `root`; directories below it are made with their files.
 
-    >>> Location.parse("file:///data/my%20query").path.as_posix()
-    '/data/my query'
-    >>> Location.parse("s3a://bucket/query")
-    Traceback (most recent call last):
-    ...
-    godwit.errors.ConfigError: s3a://bucket/query: the filesystem 's3a' does not qualify for a \
-checkpoint; use a local path or a file: URL. Publishing an epoch needs an exclusive create that is \
-atomic and durable, which local filesystems have
+    With `staging`, every change passes through that directory: new files are written in it and old
+    ones are unlinked in it. A process that moves it away therefore stops all changes through this
+    store, at once and for good: the next one fails with FileNotFoundError, or with
+    NotADirectoryError if there is a file in its place. Without `staging`, a new file is written
+    beside its target under a name that is not listed.
     """
 
-    path: Path
+    root: Path
+    durable: bool = True  # else nothing waits for the disk: for tests
+    staging: Path | None = None
 
-    @classmethod
-    def parse(cls, text: str | os.PathLike[str]) -> Self:
-        """The location that a path or a file: URL names; every other filesystem is refused."""
-        text = os.fspath(text)
-        if not text:
-            raise ConfigError("a checkpoint needs a location: a local path or a file: URL")
-        path = _path_of(text)
-        if wild := _WILD.search(str(path)):
-            raise ConfigError(
-                f"{text}: holds '{wild[0]}', which Spark takes for a pattern; use another path"
-            )
-        return cls(path)
+    def create(self, name: str, data: bytes) -> None:
+        with self._draft(name) as draft:
+            with open(draft, "xb") as file:
+                file.write(data)
+                self._flush(file)
+            try:
+                os.link(draft, self.root / name)
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise ConfigError(
+                        f"{self.root}: this filesystem has no hard links ({error.strerror}), which "
+                        "publishing an epoch needs; use a local filesystem such as ext4 or xfs"
+                    ) from error
+                raise
+        self._sync((self.root / name).parent)
 
-    @classmethod
-    def to_write(cls, text: str | os.PathLike[str]) -> Self:
-        """The same for who writes there: a mounted network filesystem is refused, too."""
-        location = cls.parse(text)
-        if _REMOTE.fullmatch(kind := _mounted(location.path)):
-            raise _unfit(os.fspath(text), kind)
-        return location
+    @contextmanager
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        with self._draft(name) as draft:
+            with open(draft, "xb") as file:
+                yield file
+                self._flush(file)
+            draft.rename(self.root / name)
+        self._sync((self.root / name).parent)
 
+    def replace(self, name: str, data: bytes) -> None:
+        with self._draft(name) as draft:
+            draft.write_bytes(data)
+            draft.rename(self.root / name)
 
-def _path_of(text: str) -> Path:
-    match = _SCHEME.match(text)
-    if match is None:
-        return Path(text).absolute()
-    scheme, rest = match.groups()
-    if scheme.lower() != "file":
-        raise _unfit(text, scheme)
-    return _path_of_url(text, rest)
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
 
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        with open(self.root / name, "rb") as file:
+            file.seek(start)
+            return file.read(length)
 
-def _unfit(text: str, filesystem: str) -> ConfigError:
-    return ConfigError(
-        f"{text}: the filesystem '{filesystem}' does not qualify for a checkpoint; "
-        "use a local path or a file: URL. Publishing an epoch needs an exclusive "
-        "create that is atomic and durable, which local filesystems have"
-    )
+    def exists(self, name: str) -> bool:
+        return (self.root / name).exists()
 
+    def modified(self, name: str) -> float:
+        return (self.root / name).stat().st_mtime
 
-def _mounted(path: Path) -> str:
-    """The kind of filesystem that a path is on; empty where the system does not tell."""
-    if not _MOUNTS.exists():
-        return ""
-    real = path.resolve()  # which also mounts what is mounted when it is used
-    kinds = {}
-    for line in _MOUNTS.read_text().splitlines():
-        _, point, kind, *_ = line.split(" ")
-        kinds[re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), point)] = kind
-    return next((kinds[str(one)] for one in (real, *real.parents) if str(one) in kinds), "")
+    def list_files(self, directory: str) -> list[str]:
+        return sorted(_walk(self.root / directory, directory, _is_listed))
 
+    def delete(self, name: str) -> None:
+        target = self.root / name
+        if self.staging is None:
+            target.unlink(missing_ok=True)
+            return
+        grave = self.staging / uuid.uuid4().hex
+        try:
+            target.rename(grave)
+        except FileNotFoundError:
+            if not self.staging.is_dir():
+                raise
+        else:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                grave.unlink()
 
-def _path_of_url(url: str, rest: str) -> Path:
-    if rest.startswith("//"):
-        host, slash, rest = rest[2:].partition("/")
-        rest = slash + rest
-        if host not in ("", "localhost"):
-            raise ConfigError(f"{url}: names the host '{host}'; a local file URL is file:///path")
-    if not rest.startswith("/"):
-        raise ConfigError(f"{url}: is not absolute; a local file URL is file:///path")
-    return Path(unquote(rest))
+    def within(self, directory: str) -> Self:
+        return replace(self, root=self.root / directory)
 
+    def address(self, name: str = "") -> str:
+        return str(self.root / name)
 
-class LocalStore:
-    """LocalStore below `root` that appear whole or not at all, and of which one creator wins.
+    def url(self, name: str = "") -> str:
+        return f"file://{self.root / name}"  # Spark would take an escaped space literally
 
-    Every change passes through `staging`, where new files are written and old ones are unlinked. A
-    process that moves this directory away therefore stops all changes through this object, at once
-    and for good: the next one fails with FileNotFoundError, or with NotADirectoryError if there is
-    a file in its place. Without `staging`, new files are
-    written beside their target under a name that `names` does not show.
-    """
+    # -- better than the default ---------------------------------------------------------------
 
-    def __init__(self, root: Path, durable: bool = True, staging: Path | None = None) -> None:
-        self.root = root
-        self._durable = durable
-        self._staging = staging
+    def chunks(self, name: str) -> Iterator[memoryview]:
+        """All pieces are in the same buffer."""
+        buffer = memoryview(bytearray(CHUNK))
+        with open(self.root / name, "rb", buffering=0) as file:
+            while size := file.readinto(buffer):
+                yield buffer[:size]
+
+    def map(self, name: str) -> pa.Buffer:
+        """The bytes stay in the page cache, and readable when the file is deleted."""
+        with pa.memory_map(str(self.root / name)) as source:  # closing leaves it to its buffers
+            return source.read_buffer()
+
+    def move(self, name: str, target: str) -> None:
+        Store.move(self, name, target)
+        self._sync((self.root / name).parent)
 
     def make(self, directory: str = "") -> None:
         """Make a directory and those above it; they outlive a loss of power."""
@@ -129,86 +135,66 @@ class LocalStore:
             for made in missing:
                 self._sync(made.parent)
 
-    def create(self, name: str, data: bytes) -> None:
-        """Create a file durably; FileExistsError, and nothing changes, if the name is taken."""
-        target = self.root / name
-        draft = self._draft(target, data)
+    def drafts(self, directory: str) -> list[str]:
+        return sorted(_walk(self.root / directory, directory, _is_draft))
+
+    def local_path(self, name: str = "") -> Path:
+        return self.root / name
+
+    @contextmanager
+    def _draft(self, name: str) -> Iterator[Path]:
+        """A path for a file that is to appear under `name`; what is left there is deleted."""
+        parent = (self.root / name).parent
+        if not parent.is_dir() and self.root.is_dir():  # which may have been deleted
+            self.make(str(parent.relative_to(self.root)))
+        draft = (self.staging or parent) / f".{uuid.uuid4().hex}{_DRAFT}"
         try:
-            os.link(draft, target)
-        except OSError as error:
-            if error.errno in _NO_LINKS:
-                raise ConfigError(
-                    f"{self.root}: this filesystem has no hard links ({error.strerror}), which "
-                    "publishing an epoch needs; use a local filesystem such as ext4 or xfs"
-                ) from error
-            raise
+            yield draft
         finally:
             with suppress(FileNotFoundError, NotADirectoryError):
                 draft.unlink()
-        self._sync(target.parent)
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Write a file over the one that may be there. Only for hints: the last writer wins."""
-        target = self.root / name
-        draft = self._draft(target, data)
-        draft.replace(target)
-        self._sync(target.parent)
-
-    def delete(self, name: str) -> None:
-        """Delete a file; one that is gone already is no error."""
-        target = self.root / name
-        if self._staging is None:
-            target.unlink(missing_ok=True)
-            return
-        grave = self._staging / uuid.uuid4().hex
-        try:
-            target.rename(grave)
-        except FileNotFoundError:
-            if not self._staging.is_dir():
-                raise
-        else:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                grave.unlink()
-
-    def move(self, name: str, target: str) -> None:
-        """Move a file to a new name, which must be free; at no time is it at neither."""
-        self.make(str(Path(target).parent))
-        self.create(target, self.read(name))
-        self.delete(name)
-        self._sync((self.root / name).parent)
-
-    def read(self, name: str) -> bytes:
-        return (self.root / name).read_bytes()
-
-    def exists(self, name: str) -> bool:
-        return (self.root / name).exists()
-
-    def names(self, directory: str) -> list[str]:
-        """The names in a directory in order, without hidden ones; none if it does not exist."""
-        try:
-            return sorted(n for n in os.listdir(self.root / directory) if not n.startswith("."))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
-    def numbers(self, directory: str) -> list[int]:
-        """The numbers n, in order, for which `directory` holds a file n.json."""
-        matches = (_NUMBERED.fullmatch(name) for name in self.names(directory))
-        return sorted(int(match[1]) for match in matches if match)
-
-    def _draft(self, target: Path, data: bytes) -> Path:
-        draft = (self._staging or target.parent) / f".{uuid.uuid4().hex}"
-        with open(draft, "xb") as file:
-            file.write(data)
-            if self._durable:
-                file.flush()
-                os.fsync(file.fileno())
-        return draft
+    def _flush(self, file: BinaryIO) -> None:
+        if self.durable:
+            file.flush()
+            os.fsync(file.fileno())
 
     def _sync(self, directory: Path) -> None:
         """Make the names in a directory durable."""
-        if self._durable:
+        if self.durable:
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+@contextmanager
+def scratch() -> Iterator[LocalStore]:
+    """A store that is deleted in the end."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield LocalStore(Path(directory), durable=False)
+
+
+def _is_listed(file: str) -> bool:
+    return not file.startswith(".")
+
+
+def _is_draft(file: str) -> bool:
+    return file.startswith(".") and file.endswith(_DRAFT)
+
+
+def _walk(path: Path, name: str, shows: Callable[[str], bool]) -> Iterator[str]:
+    """The names of files below a directory that is called `name`; hidden ones are not entered."""
+    try:
+        entries = os.scandir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with entries:
+        for entry in entries:
+            below = f"{name}/{entry.name}" if name else entry.name
+            if not entry.is_dir(follow_symlinks=False):
+                if shows(entry.name):
+                    yield below
+            elif _is_listed(entry.name):
+                yield from _walk(Path(entry.path), below, shows)

@@ -20,9 +20,10 @@ from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
+from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH, FileRef
 from godwit.testing.prefold import folded
-from godwit.worker.work import CacheSpec, Work
+from godwit.worker.work import Work
 
 Rows = Iterable[Mapping[str, Any]]
 Row = dict[str, Any]
@@ -215,7 +216,7 @@ class Simulation:
     def _read(self, refs: Iterable[FileRef]) -> list[Row]:
         rows: list[Row] = []
         for ref in refs:
-            data = pa.BufferReader((self.driver.root / ref.name).read_bytes())
+            data = pa.BufferReader(self.driver.files.read(ref.name))
             rows += pq.ParquetFile(data).read(use_threads=False).to_pylist()
         return rows
 

@@ -5,17 +5,16 @@ It follows the checkpoint's log and has no port. Rhino sends changes along a cha
 waits for it, and its report says no more than is in the executor's cache.
 """
 
-import json
+import base64
 import logging
 import os
-import shutil
+import pickle
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from godwit.errors import DamagedFileError, GodwitError
@@ -24,9 +23,9 @@ from godwit.log.intent import Intent
 from godwit.log.layout import generation_name, intent_name, manifest_name
 from godwit.log.manifest import Manifest
 from godwit.placement.slots import Held
-from godwit.state.cache import TOUCH_SECONDS
+from godwit.state.cache import TOUCH_SECONDS, CacheSpec
 from godwit.state.table import FileRef
-from godwit.storage.local import LocalStore
+from godwit.storage.store import Store
 from godwit.worker.executor_process import Process
 from godwit.worker.replicas import (
     KeeperProgress,
@@ -35,7 +34,6 @@ from godwit.worker.replicas import (
     clear_progress,
     write_progress,
 )
-from godwit.worker.work import CacheSpec
 
 LOCK: Final = "keeper.lock"  # held by the keeper of this cache
 LOG: Final = "keeper.log"
@@ -53,18 +51,18 @@ log = logging.getLogger("godwit")
 class KeeperSpec:
     """Whose replicas a keeper keeps: those of `executor`, for the driver of a generation."""
 
-    root: str  # the directory `godwit/` of the checkpoint
+    checkpoint: Store
     generation: int
     cache: CacheSpec
     executor: str
 
     def to_text(self) -> str:
-        return json.dumps(asdict(self))
+        fields = self.checkpoint, self.generation, self.cache, self.executor
+        return base64.b64encode(pickle.dumps(fields)).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        data = json.loads(text)
-        return cls(**{**data, "cache": CacheSpec(**data["cache"])})
+        return cls(*pickle.loads(base64.b64decode(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +87,8 @@ class Keeper:
         self._spec = spec
         self._lock = lock
         self._clock = clock
-        self._history = History(Path(spec.root).parent, durable=False)
-        self._files = spec.cache.open(Path(spec.root), yields=True)
+        self._history = History(spec.checkpoint)
+        self._files = spec.cache.open(self._history.files, yields=True)
         self._manifest: Manifest | None = None
         self._intent: Intent | None = None
         self._whole: dict[int, Whole] = {}
@@ -225,7 +223,7 @@ def _place_alike(one: Intent | None, other: Intent | None) -> bool:
 def run(spec: KeeperSpec, lock: int) -> None:
     """Keep replicas until the query has ended or belongs to another driver."""
     keeper, trouble = Keeper(spec, lock), ""
-    clear_progress(_hints(spec), spec.generation)
+    clear_progress(History(spec.checkpoint).files, spec.generation)
     while not keeper.is_over:
         try:
             keeper.keep()
@@ -239,17 +237,13 @@ def run(spec: KeeperSpec, lock: int) -> None:
             time.sleep(POLL)
     _retract(spec)
     if not (spec.cache.path / LOCK).exists():  # a fetch may have made the directory again
-        shutil.rmtree(spec.cache.path, ignore_errors=True)
-
-
-def _hints(spec: KeeperSpec) -> LocalStore:
-    return LocalStore(Path(spec.root), durable=False)
+        spec.cache.delete()
 
 
 def _retract(spec: KeeperSpec) -> None:
     """Say nothing more of replicas that nobody keeps from now on."""
     with suppress(OSError):
-        clear_progress(_hints(spec), spec.generation, spec.executor)
+        clear_progress(History(spec.checkpoint).files, spec.generation, spec.executor)
 
 
 def main() -> None:

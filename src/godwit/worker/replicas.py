@@ -6,7 +6,6 @@ what it has. The file is a hint: nothing is lost with it, and what it does not s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Self
 
 from godwit.errors import DamagedFileError
@@ -18,7 +17,7 @@ from godwit.placement.slots import Held
 from godwit.state.run import slices_of
 from godwit.state.table import FileRef
 from godwit.state.tree import Tree
-from godwit.storage.local import LocalStore
+from godwit.storage.store import Store
 
 KIND = "replicas"
 
@@ -117,14 +116,13 @@ class KeeperProgress:
         return cls(**{**data, "workers": workers, "failed": tuple(data["failed"])})
 
 
-def write_progress(files: LocalStore, generation: int, progress: KeeperProgress) -> None:
+def write_progress(files: Store, generation: int, progress: KeeperProgress) -> None:
     """Say what an executor has, in place of what it said before."""
-    (files.root / REPLICAS).mkdir(exist_ok=True)  # not those above: a checkpoint may be deleted
     name = replicas_name(generation, progress.executor)
     files.replace(name, encode(KIND, progress.to_json()))
 
 
-def clear_progress(files: LocalStore, generation: int, executor: str | None = None) -> None:
+def clear_progress(files: Store, generation: int, executor: str | None = None) -> None:
     """Delete what an executor said; without one, all that was said before this generation."""
     if executor is not None:
         files.delete(replicas_name(generation, executor))
@@ -135,21 +133,20 @@ def clear_progress(files: LocalStore, generation: int, executor: str | None = No
             files.delete(f"{REPLICAS}/{name}")
 
 
-def read_reports(home: Path, generation: int) -> dict[str, KeeperProgress]:
+def read_reports(files: Store, generation: int) -> dict[str, KeeperProgress]:
     """What the executors of a generation say, by their ids; a file that is damaged says nothing."""
-    files = LocalStore(home)
     found = {}
-    for name in files.names(REPLICAS):
-        if name.startswith(f"{generation}-"):
-            path = home / REPLICAS / name
+    for name in files.list_files(REPLICAS):
+        if name.startswith(f"{REPLICAS}/{generation}-"):
+            path = files.address(name)
             try:
-                progress = decode_as(path, path.read_bytes(), KIND, KeeperProgress.from_json)
+                progress = decode_as(path, files.read(name), KIND, KeeperProgress.from_json)
             except (OSError, DamagedFileError):
                 continue
             found[progress.executor] = progress
     return found
 
 
-def read_progress(home: Path, generation: int) -> dict[str, Mapping[int, Held]]:
+def read_progress(files: Store, generation: int) -> dict[str, Mapping[int, Held]]:
     """How far the replicas of each executor are, by worker; of what is missing nothing is known."""
-    return {name: report.workers for name, report in read_reports(home, generation).items()}
+    return {name: report.workers for name, report in read_reports(files, generation).items()}

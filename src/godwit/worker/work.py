@@ -4,22 +4,18 @@
 names no other attempt uses, so retried, speculative and zombie attempts can do no harm.
 """
 
-import os
-import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from godwit import faults
-from godwit.errors import ConfigError, GodwitError, OperatorError
+from godwit.errors import GodwitError, OperatorError
 from godwit.log.receipt import Receipt
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.loads import Counts, Loads
@@ -27,48 +23,17 @@ from godwit.model.routing import Routing
 from godwit.operators.base import Changes, Operator, Prefold
 from godwit.operators.definition import RECORDS
 from godwit.state import file as state_file
-from godwit.state.cache import FileCache
+from godwit.state.cache import CacheSpec
 from godwit.state.file import Kind, WrittenFile
 from godwit.state.keys import flat
 from godwit.state.merge import merge as merge_runs
-from godwit.state.rate_limit import RateLimit
 from godwit.state.run import EVERYWHERE, Run, Slices, in_sets, in_slices, segments_of
 from godwit.state.table import HASH, FileRef, TableSpec
 from godwit.state.timed import NEVER, WatermarkSpan, is_timed, key_hashes, pending
 from godwit.state.tree import Merge, Tree
 from godwit.state.view import Own, View
+from godwit.storage.store import Store
 from godwit.worker.event_time import count, on_time
-
-LINK: Final = "link"  # a file of this name, in the cache of an executor, bounds what it fetches
-
-
-@dataclass(frozen=True, slots=True)
-class CacheSpec:
-    """Where an executor keeps local copies of state files, and how many bytes of them.
-
-    Its processes read at most `fetch_rate` bytes a second from the checkpoint, if it is given.
-    """
-
-    name: str
-    limit: int
-    directory: str | None = None
-    fetch_rate: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.fetch_rate is not None and not self.fetch_rate > 0:
-            raise ConfigError(f"fetch_rate is in bytes a second, above 0, not {self.fetch_rate}")
-
-    @property
-    def path(self) -> Path:
-        """The directory of the executor that this process belongs to."""
-        parent = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-        return Path(parent or tempfile.gettempdir()) / self.name
-
-    def open(self, root: Path, *, yields: bool = False) -> FileCache:
-        """The local files of a checkpoint; who `yields` fetches only while others do not."""
-        rate = self.fetch_rate
-        link = RateLimit(self.path / LINK, rate, yields=yields) if rate else None
-        return FileCache(root, self.path, self.limit, link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +55,7 @@ class Work:
 
     operator: Operator
     epoch: int
-    root: str
+    store: Store  # the files of the checkpoint below `godwit/`
     trees: Mapping[str, Tree]
     merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
@@ -98,7 +63,6 @@ class Work:
     slices: Slices  # in which workers have bins
     routing: Routing | None = None  # where bins are looked up: for timers, and to check records
     span: WatermarkSpan = NEVER  # the operator's watermarks of the epoch before and of this one
-    durable: bool = True  # what is receipted outlives a loss of power
     ahead: Ahead | None = None
     prefold: Prefold | None = None  # records come folded
 
@@ -126,8 +90,7 @@ class _Attempt:
         self.clock = clock
         self.operator = work.prefold.operator if work.prefold else work.operator
         self.worker = worker
-        self.root = Path(work.root)
-        self.files = work.cache.open(self.root)
+        self.files = work.cache.open(work.store)
         self.token = uuid.uuid4().hex[:12]
         self.seconds: dict[str, float] = {}
 
@@ -226,7 +189,7 @@ class _Attempt:
         files: list[WrittenFile] = []
         for part in parts:
             written = state_file.write(
-                self.root,
+                self.work.store,
                 f"{directory}/{self._stem(kind)}-{len(files)}.arrow",
                 spec,
                 part,
@@ -234,13 +197,10 @@ class _Attempt:
                 epoch=self.work.epoch,
                 worker=self.worker,
                 kind=kind,
-                durable=self.work.durable,
             )
             self.files.add(written.ref)
             files.append(written)
             del part  # while the next one is made
-        if files and self.work.durable:
-            state_file.sync_directory(self.root / directory)
         return files
 
     def _due(self, spec: TableSpec) -> Sequence[Merge]:
@@ -276,17 +236,10 @@ class _Attempt:
         if outputs is None or not outputs.num_rows:
             return None
         name = f"outputs/{self.work.operator.name}/{self._stem('output')}.parquet"
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as target:
+        with self.work.store.write(name) as target:
             sink = state_file.Summing(target)
             with pa.PythonFile(sink, "w") as output:
                 pq.write_table(outputs, output, compression="none", use_dictionary=False)
-            target.flush()
-            if self.work.durable:
-                os.fsync(target.fileno())
-        if self.work.durable:
-            state_file.sync_directory(path.parent)
         return FileRef(name, outputs.num_rows, sink.bytes, sink.crc)
 
     def _stem(self, kind: str) -> str:

@@ -19,6 +19,7 @@ from godwit.inspect.overview import Overview
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit
 from godwit.model.requests import MigrateRequest
+from godwit.storage.local import LocalStore
 from tests.support.kills import bank
 from tests.support.kills.running import Launch
 from tests.support.kills.truth import check, expected, first_seen
@@ -101,7 +102,8 @@ def test_kill(launch: Launch, home: Path, point: str, side: str) -> None:
         delivered=epoch if here in DELIVERED else epoch - 1,
     )
     committed = epoch if here in COMMITTED else epoch - 1
-    assert newest_commit(home / "checkpoint" / "spark") == (committed if committed >= 0 else None)
+    log = LocalStore(home / "checkpoint" / "spark")
+    assert newest_commit(log) == (committed if committed >= 0 else None)
 
 
 def test_kill_in_the_second_operator(launch: Launch, home: Path) -> None:

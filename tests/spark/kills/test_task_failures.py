@@ -13,6 +13,7 @@ from godwit.inspect.snapshot import Snapshot
 from godwit.log.history import History
 from godwit.log.spark_log import newest_commit, newest_offsets
 from godwit.model.routing import SEGMENTS
+from godwit.storage.local import LocalStore
 from tests.support.feed import Feed
 from tests.support.kills import bank
 from tests.support.kills.functions import STRUCK, Blocking, Dying, Keeping, Raising
@@ -46,8 +47,8 @@ def worker_of_struck_branch(home: Path) -> int:
 
 def assert_epoch_began_and_left_nothing(home: Path) -> None:
     assert History(home / "checkpoint").intent(STRUCK_EPOCH) is not None
-    assert newest_offsets(home / "checkpoint" / "spark") == STRUCK_EPOCH
-    assert newest_commit(home / "checkpoint" / "spark") == STRUCK_EPOCH - 1
+    assert newest_offsets(LocalStore(home / "checkpoint" / "spark")) == STRUCK_EPOCH
+    assert newest_commit(LocalStore(home / "checkpoint" / "spark")) == STRUCK_EPOCH - 1
     check(home, published=STRUCK_EPOCH - 1, delivered=STRUCK_EPOCH - 1)
 
 

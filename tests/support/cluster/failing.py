@@ -172,7 +172,7 @@ def slow(story: Story, placement: Placement) -> dict[str, Any]:
     executor = placement.replicas[0][0]
     newest = story.history.intent(story.query.epoch or 0)
     assert newest is not None
-    keeper = read_reports(story.history.files.root, newest.generation)[executor].pid
+    keeper = read_reports(story.history.files, newest.generation)[executor].pid
     os.kill(keeper, signal.SIGSTOP)
     story.epochs(5)
     held, epoch = story.query.replicas()[executor][0].epoch, story.query.epoch

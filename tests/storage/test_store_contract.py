@@ -1,0 +1,297 @@
+"""What every store promises: one creator wins, files are whole and durable, readers see no drafts.
+
+A new store is a line in `STORES`.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from godwit.storage.local import LocalStore
+from godwit.storage.store import CHUNK, Store
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "local": LocalStore,
+}
+RACERS, ROUNDS = 6, 10
+ODD = (
+    "a b.json",
+    "größe/münze.arrow",
+    "a%20b",
+    "epoch=7/part",
+    "colon:name",
+    "plus+and&",
+    "quote'\"",
+    "tilde~",
+    "#hash",
+    "deep/er/and/deeper/still",
+)
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    made = STORES[request.param](tmp_path / "store")
+    made.make()
+    return made
+
+
+def put(store: Store, name: str, *parts: bytes) -> None:
+    with store.write(name) as target:
+        for part in parts:
+            target.write(part)
+
+
+# -- create ----------------------------------------------------------------------------------------
+
+
+def test_a_file_is_created_once_and_the_second_create_changes_nothing(store: Store) -> None:
+    store.create("log/1.json", b"first")
+    with pytest.raises(FileExistsError):
+        store.create("log/1.json", b"second")
+    assert store.read("log/1.json") == b"first"
+    assert store.list_files("") == ["log/1.json"]
+    assert store.drafts("") == []
+
+
+def _create(store: Store, me: int, start: Barrier, wins: "multiprocessing.Queue[int]") -> None:
+    content = bytes([me]) * 100_000
+    for number in range(ROUNDS):
+        start.wait()
+        try:
+            store.create(f"log/{number}.json", content)
+        except FileExistsError:
+            found = store.read(f"log/{number}.json")
+            assert len(found) == 100_000  # whole, once the name exists
+            assert len(set(found)) == 1
+        else:
+            wins.put(number)
+
+
+def test_of_racing_processes_one_creates_a_file_and_all_see_it_whole(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    start, wins = context.Barrier(RACERS), context.Queue()
+    racers = [context.Process(target=_create, args=(store, n, start, wins)) for n in range(RACERS)]
+    for racer in racers:
+        racer.start()
+    won = sorted(wins.get(timeout=60) for _ in range(ROUNDS))
+    for racer in racers:
+        racer.join()
+        assert racer.exitcode == 0
+    assert wins.empty()
+    assert won == list(range(ROUNDS))
+    assert store.drafts("") == []
+
+
+def test_of_racing_threads_one_creates_a_file(store: Store) -> None:
+    start, won = threading.Barrier(RACERS), []
+
+    def create(me: int) -> None:
+        for number in range(ROUNDS):
+            start.wait()
+            with suppress(FileExistsError):
+                store.create(f"{number}.json", bytes([me]) * 1000)
+                won.append((number, me))
+
+    threads = [threading.Thread(target=create, args=[me]) for me in range(RACERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for number, _ in won) == list(range(ROUNDS))
+    for number, me in won:
+        assert store.read(f"{number}.json") == bytes([me]) * 1000
+
+
+# -- write -----------------------------------------------------------------------------------------
+
+
+def test_what_is_written_appears_when_the_block_ends(store: Store) -> None:
+    with store.write("state/counts/1.arrow") as target:
+        target.write(b"one ")
+        target.flush()
+        assert not store.exists("state/counts/1.arrow")
+        assert store.list_files("state") == []
+        target.write(b"two")
+    assert store.read("state/counts/1.arrow") == b"one two"
+
+
+def test_a_write_that_fails_leaves_nothing(store: Store) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError("the other half cannot be read")
+
+    with pytest.raises(OSError, match="the other half"), store.write("state/1.arrow") as target:
+        target.writelines(pieces())
+    assert not store.exists("state/1.arrow")
+    assert store.list_files("") == []
+    assert store.drafts("") == []
+
+
+def test_replace_writes_over_and_readers_see_one_or_the_other(store: Store) -> None:
+    store.replace("hints/1", b"a" * 100_000)
+    over = threading.Event()
+
+    def write() -> None:
+        for number in range(200):
+            store.replace("hints/1", (b"b", b"a")[number % 2] * 100_000)
+        over.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not over.is_set():
+        found = store.read("hints/1")
+        assert len(found) == 100_000
+        assert len(set(found)) == 1
+    writer.join()
+    assert store.list_files("") == ["hints/1"]
+
+
+# -- a writer that dies ----------------------------------------------------------------------------
+
+
+def _die_writing(store: Store, name: str) -> None:
+    with store.write(name) as target:
+        target.write(b"half")
+        target.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _die_creating(store: Store, name: str) -> None:
+    def die(fd: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)  # the bytes are there, the name not
+
+    os.fsync = die
+    store.create(name, b"half")
+
+
+@pytest.mark.parametrize("die", [_die_writing, _die_creating])
+def test_nothing_is_seen_of_a_file_whose_writer_was_killed(
+    store: Store, die: Callable[[Store, str], None]
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=die, args=(store, "state/1.arrow"))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not store.exists("state/1.arrow")
+    assert store.list_files("") == []
+    assert store.names("state") == []
+    with pytest.raises(FileNotFoundError):
+        store.read("state/1.arrow")
+    for draft in store.drafts("state"):  # which can be swept
+        store.delete(draft)
+    assert store.drafts("") == []
+    store.create("state/1.arrow", b"whole")
+    assert store.read("state/1.arrow") == b"whole"
+
+
+# -- read ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7])
+def test_a_file_is_read_whole_in_ranges_in_chunks_and_mapped(store: Store, size: int) -> None:
+    content = os.urandom(size)
+    put(store, "file", content[: size // 3], content[size // 3 :])
+    assert store.read("file") == content
+    assert b"".join(map(bytes, store.chunks("file"))) == content
+    assert b"".join(map(bytes, Store.chunks(store, "file"))) == content  # by ranges
+    assert store.map("file").to_pybytes() == content
+    assert Store.map(store, "file").to_pybytes() == content  # read at once
+    for start, length in [(0, 10), (size // 2, 100), (max(size - 5, 0), 100), (size, 1), (3, 0)]:
+        assert store.read_range("file", start, length) == content[start : start + length]
+    assert store.read_range("file", size + 100, 10) == b""
+
+
+def test_what_is_not_there_is_not_found(store: Store) -> None:
+    reads: list[Callable[[], object]] = [
+        lambda: store.read("missing"),
+        lambda: store.read_range("missing", 0, 1),
+        lambda: list(store.chunks("missing")),
+        lambda: store.map("missing"),
+        lambda: store.modified("missing"),
+        lambda: store.move("missing", "other"),
+    ]
+    for read in reads:
+        with pytest.raises(FileNotFoundError):
+            read()
+    assert not store.exists("missing")
+    assert not store.exists("other")
+
+
+# -- list, delete, move ----------------------------------------------------------------------------
+
+
+def test_names_are_listed_in_order_below_whole_parts_of_names(store: Store) -> None:
+    for name in ["b/2", "b/10", "b/1", "a", "bc/1", "b/c/1", "b/.hidden", "b.json"]:
+        store.create(name, b"")
+    assert store.list_files("b") == ["b/1", "b/10", "b/2", "b/c/1"]
+    assert store.list_files("") == ["a", "b.json", "b/1", "b/10", "b/2", "b/c/1", "bc/1"]
+    assert store.names("b") == ["1", "10", "2", "c"]
+    assert store.names("") == ["a", "b", "b.json", "bc"]
+    assert store.list_files("nowhere") == store.names("nowhere") == store.drafts("nowhere") == []
+    assert store.list_files("a") == []  # a file, and no directory
+
+
+def test_deleting_is_idempotent(store: Store) -> None:
+    store.create("state/1", b"1")
+    for _ in range(2):
+        store.delete("state/1")
+        assert not store.exists("state/1")
+    store.delete("never/was")
+    store.create("state/1", b"again")
+    assert store.read("state/1") == b"again"
+
+
+def test_a_moved_file_takes_no_name_that_is_taken(store: Store) -> None:
+    store.create("log/1", b"1")
+    store.move("log/1", "undone/3/log/1")
+    assert store.list_files("") == ["undone/3/log/1"]
+    store.create("log/1", b"2")
+    with pytest.raises(FileExistsError):
+        store.move("log/1", "undone/3/log/1")
+    assert (store.read("log/1"), store.read("undone/3/log/1")) == (b"2", b"1")
+
+
+# -- names and places ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_may_hold_any_character(store: Store, name: str) -> None:
+    store.create(name, b"created")
+    put(store, f"{name}.written", b"written")
+    assert (store.read(name), store.read(f"{name}.written")) == (b"created", b"written")
+    assert store.list_files("") == [name, f"{name}.written"]
+    assert store.exists(name)
+    assert store.address(name).endswith(name)
+    store.delete(name)
+    assert not store.exists(name)
+
+
+def test_a_store_within_another_has_its_files(store: Store) -> None:
+    inner = store.within("godwit").within("log")
+    inner.make()
+    inner.create("1", b"1")
+    assert store.list_files("") == ["godwit/log/1"]
+    assert inner.list_files("") == ["1"]
+    assert inner.address("1") == store.address("godwit/log/1")
+    assert inner.url("1") == store.url("godwit/log/1")
+    assert str(store) == store.address()
+    assert inner == store.within("godwit/log") != store
+
+
+def test_a_pickled_store_is_the_same_store(store: Store) -> None:
+    store.create("1", b"1")
+    other = pickle.loads(pickle.dumps(store))
+    assert other == store
+    assert hash(other) == hash(store)
+    assert other.read("1") == b"1"
+    assert store.modified("1") == other.modified("1") > 0
