@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from godwit.migration.strategies import AllAtOnce, Paced, Strategy
+from godwit.migration.strategies import AllAtOnce, Strategy
 from godwit.model.requests import OnTimeout
 from godwit.model.routing import Routing
 
@@ -113,7 +113,7 @@ class Plan:
         goal = trip.origin if trip.back else trip.target
         waited = None if trip.stepped is None else epoch - trip.stepped - 1
         owners = routing.owners.tolist()
-        if isinstance(strategy, Paced):
+        if strategy.fetch_seconds(0.0) is not None:
             bins = np.flatnonzero(routing.owners != seen.owners).tolist()
         else:
             bins = strategy.step(routing, goal, waited).tolist()
