@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import ConfigError, InfeasibleError
-from godwit.inspect.sizes import budget, epochs_ahead
+from godwit.inspect.sizes import lacking, work_seconds
 from godwit.inspect.targets import PLANNERS, Measured, Planner, target
 from godwit.log.history import History
-from godwit.migration.strategies import paced
+from godwit.migration.strategies import Fetching, Known, paced
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.operators import Operator
 from godwit.planner import intervals_of
@@ -262,16 +262,22 @@ def test_epochs_of_fetching_ahead_are_predicted(tmp_path: Path, bins: int) -> No
     manifest = history.last()
     assert manifest is not None
     trees = [Tree.from_json(tree) for tree in manifest.trees["counts"].values()]
-    predicted = epochs_ahead(trees, sim.driver.routing("counts"), goal, bytes=0.0)
+    origin = sim.driver.routing("counts")
+
+    def predicted(budget: str, rate: float, target: Routing = goal) -> int | None:
+        fetching = Fetching(lacking(trees, origin, target), rate, work=1.0)
+        return paced(budget).estimate(Known(origin, target, fetching=fetching)).epochs
+
     sim.migrate(goal, strategy=paced("0 ms"))
     epochs = 0
     while sim.driver.routing("counts") != goal:
         sim.feed([])
         epochs += 1
-    assert epochs == predicted + 1 > 3
+    assert epochs == predicted("0 ms", rate=1.0)
+    assert epochs > 3
     everything = sum(ref.bytes for tree in trees for ref in tree.files.values())
-    origin = Routing.even(bins, 2)
-    assert epochs_ahead(trees, origin, goal, everything) == 1
-    assert epochs_ahead(trees, origin, origin, everything) == 0
-    assert budget(paced("50 ms"), history, "counts") == 0.05
-    assert budget(paced("100 %"), history, "counts") == 2 * budget(paced("50 %"), history, "counts")
+    assert predicted("100 %", rate=everything) == 2
+    assert predicted("100 %", rate=everything, target=origin) == 0
+    work = work_seconds(history, "counts")
+    assert paced("50 ms").fetch_seconds(work) == 0.05
+    assert paced("100 %").fetch_seconds(work) == 2 * paced("50 %").fetch_seconds(work) > 0

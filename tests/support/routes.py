@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from godwit.migration.strategies import UNREADY_EPOCHS, AllAtOnce, Paced, Strategy
+from godwit.migration.strategies import AllAtOnce, Strategy
+from godwit.migration.strategy.paced import UNREADY_EPOCHS
 from godwit.model.requests import OnTimeout
 from godwit.model.routing import SEGMENTS, Routing
 
@@ -117,7 +118,7 @@ class Plan:
         goal = trip.origin if trip.back else trip.target
         waited = None if trip.stepped is None else epoch - trip.stepped - 1
         owners = routing.owners.tolist()
-        if isinstance(strategy, Paced):
+        if strategy.fetch_seconds(0.0) is not None:
             bins = _paced(owners, goal.owners.tolist(), waited, said)
         else:
             bins = strategy.step(routing, goal, waited).tolist()

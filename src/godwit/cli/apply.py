@@ -16,7 +16,7 @@ from godwit.inspect.overview import Overview
 from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.migration.strategies import parse
+from godwit.migration.strategies import STRATEGIES, parse
 from godwit.model.plan import Plan
 from godwit.model.requests import MigrateRequest
 from godwit.storage.location import open_store
@@ -28,9 +28,8 @@ examples:
   godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
   godwit apply /data/checkpoints/counts --rebalance --tau 0.2
 
-strategies: paced[:BUDGET] (destinations fetch ahead for 20% of the time that an epoch's work takes,
-or for a budget such as 50% or 50ms), all-at-once, fluid (one bin an epoch), batched:BINS,
-matched[:GAP] (one bin an epoch for each pair of a source and a destination, GAP epochs between)
+strategies:
+{strategies}
 
 exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
 request waits for the query to run, or for 'godwit abort'. With --watch as 'godwit watch'
@@ -44,7 +43,7 @@ def add_to(commands: Any) -> None:
         run,
         help="start a migration, by a plan or to other workers or a better balance",
         description="Ask a running query to migrate. It answers with its next epoch.",
-        examples=EXAMPLES,
+        examples=EXAMPLES.format(strategies=_strategies()),
     )
     parser.add_argument("plan", metavar="PLAN", nargs="?", help="a file that 'godwit plan' wrote")
     add_target(parser.add_argument_group("instead of a plan"))
@@ -112,6 +111,12 @@ def seconds(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"it must be a number of seconds above 0, not '{text}'")
     return seconds
+
+
+def _strategies() -> str:
+    """How each of them is written, and what it does."""
+    width = max(len(strategy.usage) for strategy in STRATEGIES)
+    return "\n".join(f"  {one.usage:<{width}}  {one.about}" for one in STRATEGIES)
 
 
 def _read(file: str) -> Plan:

@@ -7,10 +7,11 @@ from typing import Any
 
 from godwit.cli import watch
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, number
+from godwit.cli.output import add_json
 from godwit.cli.requests import ask
 from godwit.inspect.overview import Overview
 from godwit.model.requests import DrainRequest
+from godwit.model.text import plural
 from godwit.storage.location import open_store
 
 EXAMPLES = """\
@@ -74,7 +75,7 @@ def draining_of(driver: int, executor: str) -> Callable[[Overview], watch.Sight 
         data = {"executor": asdict(view)}
         if view.workers or ran:
             left = max(view.workers, len(ran))
-            return watch.Sight(left, f"executor {executor} has {number(left, 'worker')}", data)
+            return watch.Sight(left, f"executor {executor} has {plural(left, 'worker')}", data)
         return watch.Sight(0, f"executor {executor} is drained", data, 0)
 
     return look

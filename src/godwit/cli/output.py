@@ -59,14 +59,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def number(count: int, noun: str) -> str:
-    """
-    >>> number(1, "worker"), number(1_000, "worker")
-    ('1 worker', '1,000 workers')
-    """
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
 def check_directory(path: Path) -> None:
     """Refuse a path at which no directory can be."""
     for one in (path, *path.parents):

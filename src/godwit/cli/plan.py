@@ -11,19 +11,20 @@ from godwit.cli.command import add_command
 from godwit.cli.output import duration, note, print_table, size
 from godwit.errors import ConfigError
 from godwit.inspect.overview import OperatorView, Overview
-from godwit.inspect.sizes import Sizes, budget, epochs_ahead, epochs_left, fetch_rate
+from godwit.inspect.sizes import Sizes, fetch_rate, lacking, work_seconds
 from godwit.inspect.targets import PLANNERS, Measured, Planner, target
 from godwit.log.history import History
-from godwit.migration.strategies import AllAtOnce, Batched, Fluid, Paced, Strategy, steps
+from godwit.migration.strategies import STRATEGIES, Fetching, Known, Strategy, steps
 from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Move, Routing
+from godwit.model.text import plural
 from godwit.planner import transfers
 from godwit.planner.projected import Projected
 from godwit.state.tree import Tree
 from godwit.storage.location import open_store
 
 MOVES = 20  # that are shown
-STEPS = 8  # of the batches that are told
+STEPS = 8  # of which the largest is told
 
 EXAMPLES = """\
 examples:
@@ -158,37 +159,41 @@ def explain(operator: OperatorView, plan: Plan, measured: Measured, history: His
     if measured.seconds.any():
         now, then = (np.bincount(r.owners, measured.seconds).max() for r in (origin, goal))
         print(f"the busiest worker processes an epoch in {now:.2f} s, then in about {then:.2f} s")
-    batch = -(-plan.bins // STEPS)
-    batches = [Batched(batch)] if batch > 1 else []
-    strategies: list[Strategy] = [AllAtOnce(), *batches, Fluid()]
-    for strategy in strategies:
-        epochs = epochs_left(strategy, origin, goal)
-        text = f"{strategy}: {epochs:,} epoch{'s' * (epochs != 1)}"
-        text += f", about {duration(epochs * pace)}" if pace else ""
-        if not isinstance(strategy, Fluid):
-            most = max(
-                (_most_read(step, sizes) for step in steps(strategy, origin, goal)), default=0
-            )
-            text += f"; a worker reads at most {size(most)} in one"
-            text += f", which makes it longer by about {most / rate:.1f} s" if rate else ""
-        print(text)
     newest = history.last()
-    if rate and newest:
-        seconds = budget(Paced(), history, operator.name)
-        trees = map(Tree.from_json, newest.trees[operator.name].values())
-        ahead = epochs_ahead(trees, origin, goal, rate * seconds)
-        epochs = ahead + 1 if plan.bins else 0  # bins follow their files
-        text = f"{Paced()}: about {epochs:,} epoch{'s' * (epochs != 1)}"
-        text += f", about {duration(epochs * pace + ahead * seconds)}" if pace else ""
-        print(f"{text}; destinations fetch ahead for {seconds:.2f} s in one")
+    trees = newest.trees[operator.name].values() if newest else ()
+    lacks = lacking(map(Tree.from_json, trees), origin, goal)
+    fetching = Fetching(lacks, rate, work_seconds(history, operator.name)) if rate else None
+    known = Known(origin, goal, pace, fetching=fetching)
+    for kind in STRATEGIES:
+        if (strategy := kind.suggested(plan.bins)) is not None:
+            print(_forecast(strategy, known, sizes, rate))
+    if rate:
         order = transfers(origin.owners, goal.owners, sizes, rate)
-        text = f"in phases, one partner a worker: {len(order.phases):,} epochs"
+        phases = plural(len(order.phases), "epoch")
         print(
-            f"{text}, {order.seconds:.1f} s of reading; the busiest worker has {order.bound:.1f} s"
+            f"in phases, one partner a worker: {phases}, {order.seconds:.1f} s of reading; "
+            f"the busiest worker has {order.bound:.1f} s"
         )
         print(f"({size(rate)} a second were measured)")
-    else:
-        print(f"{Paced()}: no retained epoch has fetched, so how long that takes is not known")
+
+
+def _forecast(strategy: Strategy, known: Known, sizes: Sizes, rate: float | None) -> str:
+    """How long a strategy takes, and what its epochs cost."""
+    estimate = strategy.estimate(known)
+    if estimate.epochs is None:
+        return f"{strategy}: no retained epoch has fetched, so how long that takes is not known"
+    ahead = strategy.fetch_seconds(known.fetching.work) if known.fetching else None
+    about = "about " if ahead is not None else ""
+    text = f"{strategy}: {about}{plural(estimate.epochs, 'epoch')}"
+    text += f", about {duration(estimate.seconds)}" if estimate.seconds else ""
+    if ahead is not None:
+        return f"{text}; destinations fetch ahead for {ahead:.2f} s in one"
+    if estimate.epochs <= STEPS:
+        moves = steps(strategy, known.routing, known.target)
+        most = max((_most_read(step, sizes) for step in moves), default=0)
+        text += f"; a worker reads at most {size(most)} in one"
+        text += f", which makes it longer by about {most / rate:.1f} s" if rate else ""
+    return text
 
 
 def _most_read(step: list[Move], sizes: Sizes) -> float:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, duration, number, print_json, print_table, size
+from godwit.cli.output import add_json, duration, print_json, print_table, size
 from godwit.inspect.overview import (
     ExecutorView,
     MigrationView,
@@ -15,6 +15,7 @@ from godwit.inspect.overview import (
     ReplicaView,
     WorkerView,
 )
+from godwit.model.text import plural
 from godwit.model.time import show
 from godwit.storage.location import open_store
 
@@ -93,7 +94,7 @@ def _executor(view: ExecutorView) -> str:
     >>> _executor(ExecutorView("1", workers=1, replicas=2, drained=False))
     '1 (1 worker, 2 replicas)'
     """
-    parts = [number(view.workers, "worker"), number(view.replicas, "replica")]
+    parts = [plural(view.workers, "worker"), plural(view.replicas, "replica")]
     return f"{view.executor} ({', '.join([*parts, 'drained'] if view.drained else parts)})"
 
 

@@ -25,7 +25,7 @@ from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt, places
-from godwit.migration.strategies import NOTHING, Paced, Ready
+from godwit.migration.strategies import NOTHING, Ready
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
 from godwit.placement.handover import Seen
@@ -323,11 +323,11 @@ class Driver(Control):
             self._timelines[operator].migration,
             self._timelines[operator].sought(),
         )
-        if migration is None or not isinstance(migration.strategy, Paced):
+        if migration is None:
             return None
         recent = self._seconds[operator]
-        budget = migration.strategy.seconds(median(recent) if recent else 0.0)
-        return Ahead(segments, slices_of(migration.goal), budget)
+        budget = migration.strategy.fetch_seconds(median(recent) if recent else 0.0)
+        return None if budget is None else Ahead(segments, slices_of(migration.goal), budget)
 
     def _check_receipts(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> None:
         for receipt in group:

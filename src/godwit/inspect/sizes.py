@@ -1,6 +1,5 @@
 """How much state the bins have, and how long it takes to move them: estimates."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from godwit.log.history import History
 from godwit.migration.migration import MigrationPhase, MigrationState
-from godwit.migration.strategies import Batched, Fluid, Matched, Paced, Strategy, left, sought
+from godwit.migration.strategies import Known, left, sought
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.state import bin_rows as state_bins
 from godwit.state.run import slices_of
@@ -69,32 +68,16 @@ def counted_by_bin(files: Store, trees: Iterable[Tree], bins: int) -> tuple[Size
 def seconds_left(
     migration: MigrationState, routing: Routing, pace: float | None, now: float
 ) -> float | None:
-    """How long the rest of a migration takes if epochs follow each other at this pace.
+    """How long the rest of a migration takes if it goes on as it has so far.
 
-    A paced one goes on as fast as it has so far: what destinations lack is not known here.
+    What destinations lack is not known here, nor how fast bins come back.
     """
-    if isinstance(migration.strategy, Paced):
-        arrived, rest = len(left(migration.origin, routing)), len(left(routing, migration.target))
-        if migration.phase is MigrationPhase.RETURNING or not arrived:
-            return None
-        return (now - migration.accepted) * rest / arrived
-    if pace is None:
-        return None
-    return pace * epochs_left(migration.strategy, routing, migration.goal)
-
-
-def epochs_left(strategy: Strategy, routing: Routing, target: Routing) -> int:
-    """How many epochs a strategy takes from one routing to the other, if it knows beforehand."""
-    bins = left(routing, target)
-    match strategy:
-        case Fluid():
-            return len(bins)
-        case Batched(count):
-            return -(-len(bins) // count)
-        case Matched(gap):
-            ends = (routing.owners[bins], target.owners[bins])
-            return (gap + 1) * max(int(np.bincount(end).max(initial=0)) for end in ends)
-    return min(len(bins), 1)
+    arrived = len(left(migration.origin, routing))
+    if migration.phase is MigrationPhase.RETURNING:
+        arrived = 0
+    elapsed = now - migration.accepted
+    known = Known(routing, migration.goal, pace, arrived, elapsed)
+    return migration.strategy.estimate(known).seconds
 
 
 def fetch_rate(history: History, operator: str) -> float | None:
@@ -109,30 +92,28 @@ def fetch_rate(history: History, operator: str) -> float | None:
     return fetched / seconds if seconds else None
 
 
-def budget(strategy: Paced, history: History, operator: str) -> float:
-    """The seconds of an epoch for which destinations fetch, as retained epochs tell."""
+def work_seconds(history: History, operator: str) -> float:
+    """What the slowest worker needs in an epoch without fetching, as retained epochs tell."""
     work = [
         max(sum(parts.values()) - parts.get("fetch", 0.0) for parts in each)
         for receipts in _receipts(history, operator)
         if (each := [receipt["seconds"] for receipt in receipts])
     ]
-    return strategy.seconds(median(work) if work else 0.0)
+    return median(work) if work else 0.0
 
 
-def epochs_ahead(trees: Iterable[Tree], routing: Routing, target: Routing, bytes: float) -> int:
-    """For how many epochs a destination fetches what it lacks, with so many bytes in each.
-
-    A file is fetched as a whole, and at least one in an epoch. What is written meanwhile is not
-    counted, nor what an executor has of other workers that it runs.
-    """
-    trees, epochs = list(trees), 0
+def lacking(
+    trees: Iterable[Tree], routing: Routing, target: Routing
+) -> tuple[tuple[int, ...], ...]:
+    """For each destination, the bytes of the files that it has to fetch."""
+    trees = list(trees)
     has, will_have = slices_of(routing).tolist(), slices_of(target).tolist()
+    lacks = []
     for worker, segments in sought(routing, target).items():
         known = _files(trees, enumerate(has[worker]) if worker < routing.workers else ()).keys()
         needs = _files(trees, ((segment, will_have[worker][segment]) for segment in segments))
-        lacks = [size for name, size in needs.items() if name not in known]
-        epochs = max(epochs, math.ceil(min(len(lacks), sum(lacks) / max(bytes, 1.0))))
-    return epochs
+        lacks.append(tuple(size for name, size in needs.items() if name not in known))
+    return tuple(lacks)
 
 
 def _files(trees: Iterable[Tree], parts: Iterable[tuple[int, int]]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from godwit.errors import ConfigError, RefusedError
 from godwit.migration.migration import EndedMigration, MigrationState
-from godwit.migration.strategies import NOTHING, Paced, Ready, sought
+from godwit.migration.strategies import NOTHING, Ready, sought
 from godwit.model.requests import (
     AbortRequest,
     FinishRequest,
@@ -56,8 +56,8 @@ class Timeline:
         return self.finish is not None and self.finish <= self.begun
 
     def sought(self) -> dict[int, list[int]]:
-        """By worker: the segments that it fetches ahead of the steps of a paced migration."""
-        if self.migration is None or not isinstance(self.migration.strategy, Paced):
+        """By worker: the segments that it fetches ahead of the steps of an open migration."""
+        if self.migration is None or self.migration.strategy.fetch_seconds(0.0) is None:
             return {}
         return sought(self.routing, self.migration.goal)
 

@@ -1,0 +1,1 @@
+"""One file a strategy; `godwit.migration.strategies` has them all."""
