@@ -27,7 +27,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from godwit.api.stream import START_SETTINGS
+from godwit.spark.start import START_SETTINGS
 
 WORKERS = 2
 WARM_UP = 2  # epochs skipped at the begin of a turn; the first may be a replay of another size

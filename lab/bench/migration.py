@@ -179,11 +179,8 @@ def _start(bench: Bench, checkpoint: Path, keys: int) -> tuple[Sink, gw.Query]:
         .start(
             checkpoint,
             workers=WORKERS,
-            bins=BINS,
+            options=gw.Options(bins=BINS, retention=1000, replicas=0, fetch_rate=RATE),
             initial=initial,
-            retention=1000,
-            replicas=0,
-            fetch_rate=RATE,
         )
     )
     return sink, query

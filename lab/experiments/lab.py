@@ -14,8 +14,8 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
 import godwit as gw
-from godwit.api.stream import START_SETTINGS
 from godwit.spark.session import session
+from godwit.spark.start import START_SETTINGS
 from lab.experiments import plots
 from lab.experiments.page import Findings, Section, Table
 from lab.workloads import counts

@@ -122,10 +122,9 @@ class Losing:
             .start(
                 checkpoint,
                 workers=WORKERS,
-                bins=SEGMENTS,  # so that no segment, and no file of one, has two workers
+                # Bins are segments, so that no file of a segment has two workers.
+                options=gw.Options(bins=SEGMENTS, replicas=replicas, fetch_rate=RATE),
                 initial=initial,
-                replicas=replicas,
-                fetch_rate=RATE,
                 listener=note,
             )
         )

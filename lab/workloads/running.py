@@ -236,9 +236,8 @@ class Runner:
         query = self._query = stream.to(gw.files(self._directory / "output")).start(
             checkpoint,
             workers=self._run.workers,
-            bins=self._run.bins,
+            options=gw.Options(bins=self._run.bins, replicas=self._run.replicas),
             initial=initial,
-            replicas=self._run.replicas,
             listener=self._listen,
         )
         report = self._recorder.report

@@ -2,8 +2,9 @@
 
 from godwit.aggregates.functions import avg, count, first, last, max, min, sum
 from godwit.api.handles import Migration, Scheduled
+from godwit.api.job import Job
 from godwit.api.query import Query
-from godwit.api.stream import Job, Stream, stream
+from godwit.api.stream import Stream, stream
 from godwit.errors import (
     CheckpointError,
     ConfigError,
@@ -18,6 +19,7 @@ from godwit.inspect.prometheus import PrometheusFile
 from godwit.inspect.report import EpochReport, OperatorReport
 from godwit.log.restore import restore
 from godwit.migration.strategies import all_at_once, batched, fluid, matched, paced
+from godwit.model.options import AvailableNow, Options, available_now
 from godwit.model.routing import Routing, Update
 from godwit.operators.forms import List, Map, Value
 from godwit.operators.windows import counted, session, sliding, tumbling
@@ -26,6 +28,7 @@ from godwit.spark.sinks import console, files, foreach_batch, memory, table
 from godwit.spark.state_reader import read_state
 
 __all__ = [
+    "AvailableNow",
     "CheckpointError",
     "ConfigError",
     "DamagedFileError",
@@ -39,6 +42,7 @@ __all__ = [
     "Migration",
     "OperatorError",
     "OperatorReport",
+    "Options",
     "PrometheusFile",
     "Query",
     "RefusedError",
@@ -49,6 +53,7 @@ __all__ = [
     "Update",
     "Value",
     "all_at_once",
+    "available_now",
     "avg",
     "batched",
     "console",

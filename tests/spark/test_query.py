@@ -86,7 +86,7 @@ def test_state_machine_with_all_forms_of_state_and_types(
         )
         .to(gw.files(tmp_path / "output"))
     )
-    run_to_end(job, tmp_path / "checkpoint", workers=3, bins=16)
+    run_to_end(job, tmp_path / "checkpoint", workers=3, options=gw.Options(bins=16))
     found = spark.read.parquet(str(tmp_path / "output")).collect()
     for key in {(row["a"], row["b"]) for row in rows}:
         mine = [row for row in rows if (row["a"], row["b"]) == key]
@@ -300,7 +300,11 @@ def test_each_epoch_is_logged_and_a_listener_that_fails_does_no_harm(
     job = counting(spark, feed, gw.memory("logged"))
     with caplog.at_level("INFO", "godwit"):
         query = run_to_end(
-            job, tmp_path / "checkpoint", workers=2, listener=fail, query_name="words"
+            job,
+            tmp_path / "checkpoint",
+            workers=2,
+            listener=fail,
+            options=gw.Options(query_name="words"),
         )
     assert "words: epoch 0: 3 records in" in caplog.text
     assert "words: the listener failed in epoch 0" in caplog.text

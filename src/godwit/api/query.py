@@ -1,13 +1,13 @@
 """The handle of a running query."""
 
+from __future__ import annotations
+
 import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypedDict, Unpack, overload
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from godwit.api.handles import Draining, Handover, Migration, Scheduled
 from godwit.errors import ConfigError, GodwitError, RefusedError
@@ -19,6 +19,9 @@ from godwit.model.routing import Routing, Update
 from godwit.placement.slots import Placement, Replicas
 from godwit.planner.projected import Projected
 from godwit.spark.epoch import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _TIDY_SECONDS = 10.0  # to wait for, at most, while the files of a query that has ended are deleted
 
