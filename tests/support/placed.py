@@ -10,7 +10,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.state.cache import SUFFIX, FileCache
 from godwit.state.table import FileRef
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.replicas import Share
 from godwit.worker.work import CacheSpec
@@ -19,7 +19,7 @@ from tests.support.simulated import COUNTS, WORDS
 PLENTY = 1 << 30
 
 
-class Placed(Simulation):
+class Placed(OperatorSimulation):
     """The words' counts, by workers on executors, with replicas on others."""
 
     def __init__(
