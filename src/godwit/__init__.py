@@ -1,9 +1,10 @@
 """Move the state of a running PySpark stream without stopping it."""
 
-from godwit.aggregates.functions import avg, count, first, last, max, min, sum
-from godwit.api.handles import Migration, Scheduled
+from godwit.aggregates.functions import Function, avg, count, first, last, max, min, sum
+from godwit.api.handles import Draining, Handover, Migration, MigrationProgress, Scheduled
 from godwit.api.job import Job
 from godwit.api.query import Query
+from godwit.api.restore import restore
 from godwit.api.stream import Stream, stream
 from godwit.errors import (
     CheckpointError,
@@ -12,43 +13,70 @@ from godwit.errors import (
     FencedError,
     GodwitError,
     IncompatibleError,
+    InfeasibleError,
     OperatorError,
     RefusedError,
 )
 from godwit.inspect.prometheus import PrometheusFile
-from godwit.inspect.report import EpochReport, OperatorReport
-from godwit.log.restore import restore
-from godwit.migration.strategies import all_at_once, batched, fluid, matched, paced
+from godwit.inspect.report import EpochReport, OperatorReport, ReplicaReport
+from godwit.migration.strategies import Strategy, all_at_once, batched, fluid, matched, paced
 from godwit.model.options import AvailableNow, Options, available_now
-from godwit.model.routing import Routing, Update
+from godwit.model.routing import Move, Routing, Update
+from godwit.operators.events import Event
 from godwit.operators.forms import List, Map, Value
-from godwit.operators.windows import counted, session, sliding, tumbling
+from godwit.operators.windows import (
+    Counted,
+    Session,
+    Sliding,
+    Span,
+    counted,
+    session,
+    sliding,
+    tumbling,
+)
+from godwit.placement.slots import Held, Placement
 from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
-from godwit.spark.sinks import console, files, foreach_batch, memory, table
+from godwit.spark.sinks import Sink, console, files, foreach_batch, memory, table
 from godwit.spark.state_reader import read_state
 
 __all__ = [
     "AvailableNow",
     "CheckpointError",
     "ConfigError",
+    "Counted",
     "DamagedFileError",
+    "Draining",
     "EpochReport",
+    "Event",
     "FencedError",
+    "Function",
     "GodwitError",
+    "Handover",
+    "Held",
     "IncompatibleError",
+    "InfeasibleError",
     "Job",
     "List",
     "Map",
     "Migration",
+    "MigrationProgress",
+    "Move",
     "OperatorError",
     "OperatorReport",
     "Options",
+    "Placement",
     "PrometheusFile",
     "Query",
     "RefusedError",
+    "ReplicaReport",
     "Routing",
     "Scheduled",
+    "Session",
+    "Sink",
+    "Sliding",
+    "Span",
     "SparkCheckpoint",
+    "Strategy",
     "Stream",
     "Update",
     "Value",

@@ -13,7 +13,7 @@ from godwit.errors import ConfigError, InfeasibleError
 from godwit.inspect.sizes import budget, epochs_ahead
 from godwit.inspect.targets import PLANNERS, Measured, Planner, target
 from godwit.log.history import History
-from godwit.migration.strategies import paced
+from godwit.migration.strategies import Paced, paced
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.operators import Operator
 from godwit.planner import intervals_of
@@ -273,5 +273,5 @@ def test_epochs_of_fetching_ahead_are_predicted(tmp_path: Path, bins: int) -> No
     origin = Routing.even(bins, 2)
     assert epochs_ahead(trees, origin, goal, everything) == 1
     assert epochs_ahead(trees, origin, origin, everything) == 0
-    assert budget(paced("50 ms"), history, "counts") == 0.05
-    assert budget(paced("100 %"), history, "counts") == 2 * budget(paced("50 %"), history, "counts")
+    assert budget(Paced("50 ms"), history, "counts") == 0.05
+    assert budget(Paced("100 %"), history, "counts") == 2 * budget(Paced("50 %"), history, "counts")

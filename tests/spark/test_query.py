@@ -31,7 +31,12 @@ def test_counts_over_restarts_with_other_workers_and_bins(
     checkpoint, output = tmp_path / "checkpoint", tmp_path / "output"
     expected: Counter[str] = Counter()
     texts = ["a b a", "b c", "a d e f g", "a a a"]
-    layouts: list[dict[str, Any]] = [{"workers": 2, "bins": 8}, {"workers": 5}, {"bins": 1024}, {}]
+    layouts: list[dict[str, Any]] = [
+        {"workers": 2, "options": gw.Options(bins=8)},
+        {"workers": 5},
+        {"options": gw.Options(bins=1024)},
+        {},
+    ]
     for text, layout in zip(texts, layouts, strict=True):
         feed.add(words(text))
         expected.update(text.split())

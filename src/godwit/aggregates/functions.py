@@ -14,7 +14,11 @@ Kind = Literal["count", "sum", "min", "max", "avg", "first", "last"]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What to compute from which column; only `count` can do without one."""
+    """What to compute from which column; only `count` can do without one.
+
+    >>> sum("price")
+    Function(kind='sum', column='price')
+    """
 
     kind: Kind
     column: str | None = None
@@ -24,35 +28,63 @@ class Function:
 
 
 def count(column: str | None = None) -> Function:
-    """The number of records, or of those in which `column` is not null."""
+    """The number of records, or of those in which `column` is not null.
+
+    >>> str(count("url"))
+    'count(url)'
+    """
     return Function("count", column)
 
 
 def sum(column: str) -> Function:
-    """The sum: a long for integers, a double for floats, a decimal with 10 digits more."""
+    """The sum: a long for integers, a double for floats, a decimal with 10 digits more.
+
+    >>> str(sum("price"))
+    'sum(price)'
+    """
     return Function("sum", column)
 
 
 def min(column: str) -> Function:
-    """The smallest value."""
+    """The smallest value.
+
+    >>> str(min("price"))
+    'min(price)'
+    """
     return Function("min", column)
 
 
 def max(column: str) -> Function:
-    """The largest value."""
+    """The largest value.
+
+    >>> str(max("price"))
+    'max(price)'
+    """
     return Function("max", column)
 
 
 def avg(column: str) -> Function:
-    """The mean: a double, or for decimals a decimal with 4 more digits after the point."""
+    """The mean: a double, or for decimals a decimal with 4 more digits after the point.
+
+    >>> str(avg("price"))
+    'avg(price)'
+    """
     return Function("avg", column)
 
 
 def first(column: str) -> Function:
-    """The value of the record with the earliest time; without times, of the first that came."""
+    """The value of the record with the earliest time; without times, of the first that came.
+
+    >>> str(first("url"))
+    'first(url)'
+    """
     return Function("first", column)
 
 
 def last(column: str) -> Function:
-    """The value of the record with the latest time; without times, of the last that came."""
+    """The value of the record with the latest time; without times, of the last that came.
+
+    >>> str(last("url"))
+    'last(url)'
+    """
     return Function("last", column)

@@ -36,7 +36,22 @@ class How(TypedDict, total=False):
 
 
 class Query:
-    """A running query. Its `spark_query` is Spark's own handle."""
+    """A running query. Its `spark_query` is Spark's own handle.
+
+    >>> import godwit as gw
+    >>> words = spark.readStream.schema("word string").json(f"{home}/input")
+    >>> counts = gw.stream(words).aggregate("counts", key="word", n=gw.count())
+    >>> query = counts.to(gw.files(home / "output")).start(home / "q", workers=2)
+    >>> query.process_all_available()
+    >>> migration = query.migrate(3)  # nothing stops
+    >>> query.process_all_available()
+    >>> query.routing().workers
+    3
+    >>> query.stop()
+    >>> rows = spark.read.parquet(f"{home}/output").sort("word")
+    >>> [(row.word, row.n) for row in rows.collect()]
+    [('be', 1), ('to', 2)]
+    """
 
     def __init__(self, spark_query: StreamingQuery, engine: Engine, *, available_now: bool) -> None:
         self.spark_query = spark_query

@@ -119,7 +119,8 @@ class SideBySide:
             if len(fields) < 2:
                 raise ConfigError(f"column '{name}' is not in both inputs")
             if fields[0].type != fields[1].type:
-                kinds = [to_ddl(pa.schema([field])).split(" ", 1)[1] for field in fields]
+                plain = [pa.schema([field.with_nullable(True)]) for field in fields]
+                kinds = [to_ddl(one).removeprefix(f"`{name}` ") for one in plain]
                 raise ConfigError(
                     f"column '{name}' is {kinds[0]} on the left and {kinds[1]} on the right; cast "
                     "one of them"

@@ -72,8 +72,8 @@ def _runnable(step: Step | Later, spark: SparkSession | None) -> Operator | Code
     if spark is None or isinstance(step, Later):
         name = getattr(step, "__name__", None) or getattr(step, "name", None) or repr(step)
         raise ConfigError(
-            f"transform({name}) is DataFrame code, which only Spark can run: give the simulation a "
-            "session, Simulation(job, spark=...)"
+            f"transform({name}) is DataFrame code: give the simulation a session, "
+            "Simulation(job, spark=...)"
         )
     return on_arrow(spark, step)
 
