@@ -129,10 +129,9 @@ def migrate(spark: SparkSession, checkpoint: Path, strategy: str) -> Run:
         .start(
             checkpoint,
             workers=2,
-            bins=BINS,
+            # With replicas on both executors there would be nothing to fetch.
+            options=gw.Options(bins=BINS, replicas=0, fetch_rate=NETWORK),
             initial={"users": known},
-            replicas=0,  # with replicas on both executors there would be nothing to fetch
-            fetch_rate=NETWORK,
             listener=reports.append,
         )
     )

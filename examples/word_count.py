@@ -81,7 +81,7 @@ def count_words(home: Path, migrate_at: int) -> None:
         gw.stream(lines.selectExpr("explode(split(value, ' ')) AS word"))
         .aggregate("counts", key="word", n=gw.count())
         .to(gw.files(home / "output"))
-        .start(home / "checkpoint", workers=2, available_now=True)
+        .start(home / "checkpoint", workers=2, trigger=gw.available_now())
     )
     epoch = 0 if query.epoch is None else query.epoch + 1
     while query.await_epoch(epoch):

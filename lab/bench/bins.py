@@ -77,7 +77,7 @@ def _long_run(bench: Bench, report: BenchResults, epochs: int, every: int) -> No
         gw.stream(bench.source(SMALL_ROWS, settled(bench.pick(1_000_000, 100_000))))
         .aggregate(OPERATOR, key="k", n=gw.count())
         .to(gw.foreach_batch(sink))
-        .start(bench.directory / "long", workers=WORKERS, bins=1 << bits)
+        .start(bench.directory / "long", workers=WORKERS, options=gw.Options(bins=1 << bits))
     )
     try:
         first = sink.wait(query.spark_query, 1)

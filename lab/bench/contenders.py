@@ -45,7 +45,12 @@ def godwit_count(
             gw.stream(bench.source(rows, key))
             .aggregate(OPERATOR, key="k", n=gw.count())
             .to(gw.foreach_batch(sink if drain else lambda rows, epoch: sink.note(epoch)))
-            .start(checkpoint, workers=WORKERS, bins=bins, initial=state, replicas=replicas)
+            .start(
+                checkpoint,
+                workers=WORKERS,
+                options=gw.Options(bins=bins, replicas=replicas),
+                initial=state,
+            )
         )
         return query.spark_query
 

@@ -116,7 +116,7 @@ def _application(checkpoint: Path, keys: int, again: int) -> dict[str, Any]:
             gw.stream(records.selectExpr("k", f"{TEXT.format('k')} AS text"))
             .aggregate(OPERATOR, key="k", n=gw.count(), text=gw.max("text"))
             .to(gw.foreach_batch(lambda rows, epoch: _note(sink, epoch, epochs, samples)))
-            .start(checkpoint, workers=WORKERS, retention=2)
+            .start(checkpoint, workers=WORKERS, options=gw.Options(retention=2))
         )
         sink.wait(query.spark_query, epochs)
         query.stop()

@@ -175,11 +175,8 @@ def _start(profiles: Profiles, checkpoint: Path) -> tuple[EpochCounter, gw.Query
         .start(
             checkpoint,
             workers=WORKERS,
-            bins=BINS,
+            options=gw.Options(bins=BINS, retention=1000, replicas=0, fetch_rate=FETCH_RATE),
             initial=profiles.initial(checkpoint),
-            retention=1000,
-            replicas=0,
-            fetch_rate=FETCH_RATE,
         )
     )
     return sink, query

@@ -121,10 +121,9 @@ class GodwitUnderLoss:
             .start(
                 checkpoint,
                 workers=WORKERS,
-                bins=SEGMENTS,  # so that no segment, and no file of one, has two workers
+                # Bins are segments, so that no file of a segment has two workers.
+                options=gw.Options(bins=SEGMENTS, replicas=replicas, fetch_rate=FETCH_RATE),
                 initial=profiles.initial(checkpoint),
-                replicas=replicas,
-                fetch_rate=FETCH_RATE,
                 listener=note,
             )
         )

@@ -10,8 +10,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from godwit.api.stream import START_SETTINGS
 from godwit.spark.session import session
+from godwit.spark.start import START_SETTINGS
 
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "2",

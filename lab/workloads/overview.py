@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from godwit.cli.output import number, size
+from godwit.cli.output import size
+from godwit.model.text import plural
 from lab.tools import units
 from lab.tools.page import Section
 from lab.tools.tables import ResultTable
@@ -103,7 +104,7 @@ def _sentences(report: RunReport) -> Iterator[str]:
         return
     last = report.epochs[-1]
     yield (
-        f"{last.last:,} events were delivered in {number(len(report.epochs), 'epoch')} and "
+        f"{last.last:,} events were delivered in {plural(len(report.epochs), 'epoch')} and "
         f"{units.seconds(last.delivered)}."
     )
     if "all" in (found := report.summary()):
@@ -127,7 +128,7 @@ def _sentences(report: RunReport) -> Iterator[str]:
             "No epoch without a move was measured: let the first move begin later, or run longer."
         )
     for one in report.migrations:
-        what = f"{one.operator} ({number(one.bins, 'bin')}, {one.share:.0%} of its state)"
+        what = f"{one.operator} ({plural(one.bins, 'bin')}, {one.share:.0%} of its state)"
         if one.ended is None:
             yield f"The move of {what} by {one.strategy}, asked for at {one.asked:.1f} s, is open."
         else:

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
-from godwit.cli.output import number
 from godwit.errors import ConfigError
 from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.migration.strategies import left
+from godwit.model.text import plural
 from godwit.worker.replicas import read_reports
 from lab.tools.executors import kill
 from lab.tools.processes import processor_seconds, proportional_mib, sampled
@@ -83,9 +83,8 @@ class Runner:
         query = self._query = stream.to(gw.files(self._directory / "output")).start(
             checkpoint,
             workers=self._run.workers,
-            bins=self._run.bins,
+            options=gw.Options(bins=self._run.bins, replicas=self._run.replicas),
             initial=initial,
-            replicas=self._run.replicas,
             listener=self._listen,
         )
         try:
@@ -136,7 +135,7 @@ class Runner:
         """Which migrations are open, and how far they are."""
         some = [handle for _, handle in self._asked if handle.outcome == "open"]
         told = [f"{one.request.operator}: {_progress(one)}" for one in some]
-        return f"{number(len(some), 'open migration')} ({', '.join(told)})" if some else ""
+        return f"{plural(len(some), 'open migration')} ({', '.join(told)})" if some else ""
 
     def _migrations(self) -> list[ObservedMigration]:
         """What became of all of them so far."""

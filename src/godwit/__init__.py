@@ -6,9 +6,11 @@ from godwit.aggregates.count import count
 from godwit.aggregates.extremes import max, min
 from godwit.aggregates.first_last import first, last
 from godwit.aggregates.sum import sum
-from godwit.api.handles import Migration, Scheduled
+from godwit.api.handles import Draining, Handover, Migration, MigrationProgress, Scheduled
+from godwit.api.job import Job
 from godwit.api.query import Query
-from godwit.api.stream import Job, Stream, stream
+from godwit.api.restore import restore
+from godwit.api.stream import Stream, stream
 from godwit.errors import (
     CheckpointError,
     ConfigError,
@@ -16,47 +18,77 @@ from godwit.errors import (
     FencedError,
     GodwitError,
     IncompatibleError,
+    InfeasibleError,
     OperatorError,
     RefusedError,
 )
 from godwit.inspect.prometheus import PrometheusFile
-from godwit.inspect.report import EpochReport, OperatorReport
-from godwit.log.restore import restore
-from godwit.migration.strategies import all_at_once, batched, fluid, matched, paced
-from godwit.model.routing import Routing, Update
+from godwit.inspect.report import EpochReport, OperatorReport, ReplicaReport
+from godwit.migration.strategies import Strategy, all_at_once, batched, fluid, matched, paced
+from godwit.model.options import AvailableNow, Options, available_now
+from godwit.model.routing import Move, Routing, Update
+from godwit.operators.events import Event
 from godwit.operators.forms import List, Map, Value
-from godwit.operators.windows import counted, session, sliding, tumbling
+from godwit.operators.windows import (
+    Counted,
+    Session,
+    Sliding,
+    Span,
+    counted,
+    session,
+    sliding,
+    tumbling,
+)
+from godwit.placement.slots import Held, Placement
 from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
-from godwit.spark.sinks import console, files, foreach_batch, memory, table
+from godwit.spark.sinks import Sink, console, files, foreach_batch, memory, table
 from godwit.spark.state_reader import read_state
 
 __all__ = [
     "Aggregate",
     "AggregateInput",
+    "AvailableNow",
     "CheckpointError",
     "ConfigError",
+    "Counted",
     "DamagedFileError",
+    "Draining",
     "EpochReport",
+    "Event",
     "FencedError",
     "GodwitError",
     "GroupedRecords",
+    "Handover",
+    "Held",
     "IncompatibleError",
+    "InfeasibleError",
     "Job",
     "List",
     "Map",
     "Migration",
+    "MigrationProgress",
+    "Move",
     "OperatorError",
     "OperatorReport",
+    "Options",
+    "Placement",
     "PrometheusFile",
     "Query",
     "RefusedError",
+    "ReplicaReport",
     "Routing",
     "Scheduled",
+    "Session",
+    "Sink",
+    "Sliding",
+    "Span",
     "SparkCheckpoint",
+    "Strategy",
     "Stream",
     "Update",
     "Value",
     "all_at_once",
+    "available_now",
     "avg",
     "batched",
     "console",

@@ -8,7 +8,15 @@ from typing import Any
 
 
 class GodwitError(Exception):
-    """The root of all errors raised by Godwit."""
+    """The root of all errors raised by Godwit.
+
+    >>> import godwit as gw
+    >>> try:
+    ...     gw.tumbling("a while")
+    ... except gw.GodwitError as error:
+    ...     print(error)
+    'a while' is no duration; write it like '10 seconds' or '1 h 30 m'
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -22,17 +30,33 @@ def _rebuild(kind: type[GodwitError], args: tuple[Any, ...], fields: dict[str, A
 
 
 class ConfigError(GodwitError, ValueError):
-    """Something was asked for in a way that cannot work; nothing has been changed."""
+    """Something was asked for in a way that cannot work; nothing has been changed.
+
+    >>> import godwit as gw
+    >>> gw.stream("user string").aggregate("counts", key="usr", n=gw.count())
+    Traceback (most recent call last):
+    godwit.errors.ConfigError: operator 'counts': key column 'usr' is not in the input: user
+    """
 
 
 class RefusedError(GodwitError, ValueError):
-    """A control request was refused; nothing has changed."""
+    """A control request was refused; nothing has changed.
+
+    >>> import godwit as gw
+    >>> gw.Routing.even(bins=8, workers=2).assign({8: 1})
+    Traceback (most recent call last):
+    godwit.errors.RefusedError: unknown bin 8: bins are numbered 0 to 7
+    """
 
 
 class InfeasibleError(GodwitError, ValueError):
     """No assignment keeps the load of every worker within its limit; none was made.
 
     `task` is the heaviest one, of load `load`; `tau` is one that can be kept.
+
+    >>> error = InfeasibleError("bin 3 is too heavy", task=3, load=7.0, tau=0.5)
+    >>> error.tau  # query.rescale(4, tau=error.tau)
+    0.5
     """
 
     def __init__(self, reason: str, *, task: int, load: float, tau: float) -> None:
@@ -43,7 +67,19 @@ class InfeasibleError(GodwitError, ValueError):
 
 
 class IncompatibleError(GodwitError, ValueError):
-    """The query at restart does not fit the state in its checkpoint."""
+    """The query at restart does not fit the state in its checkpoint.
+
+    >>> import godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> views = gw.stream("user string, url string")
+    >>> simulation = Simulation(views.aggregate("n", key="user", n=gw.count()).to(gw.console()))
+    >>> simulation.feed([{"user": "ann"}])
+    >>> try:
+    ...     simulation.restart(views.aggregate("n", key="url", n=gw.count()).to(gw.console()))
+    ... except gw.IncompatibleError as error:
+    ...     print(error.operator)
+    n
+    """
 
     def __init__(self, operator: str, reason: str) -> None:
         super().__init__(f"operator '{operator}' does not fit its checkpoint: {reason}")
@@ -52,7 +88,11 @@ class IncompatibleError(GodwitError, ValueError):
 
 
 class CheckpointError(GodwitError, RuntimeError):
-    """A checkpoint cannot be used: it is none, or its parts contradict each other."""
+    """A checkpoint cannot be used: it is none, or its parts contradict each other.
+
+    >>> print(CheckpointError("/data/counts", "epoch 3 is not retained"))
+    checkpoint /data/counts: epoch 3 is not retained
+    """
 
     def __init__(self, checkpoint: str, reason: str) -> None:
         super().__init__(f"checkpoint {checkpoint}: {reason}")
@@ -61,7 +101,12 @@ class CheckpointError(GodwitError, RuntimeError):
 
 
 class FencedError(GodwitError, RuntimeError):
-    """Another driver took this checkpoint over; this one must stop."""
+    """Another driver took this checkpoint over; this one must stop.
+
+    >>> error = FencedError("/data/counts", generation=3, newer=4)
+    >>> error.newer
+    4
+    """
 
     def __init__(self, checkpoint: str, generation: int, newer: int) -> None:
         super().__init__(
@@ -75,7 +120,11 @@ class FencedError(GodwitError, RuntimeError):
 
 
 class DamagedFileError(GodwitError, OSError):
-    """A file is damaged, truncated, foreign or of a newer version. Nothing was overwritten."""
+    """A file is damaged, truncated, foreign or of a newer version. Nothing was overwritten.
+
+    >>> print(DamagedFileError("/data/counts/godwit/manifests/7", "is cut off"))
+    /data/counts/godwit/manifests/7: is cut off
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -84,7 +133,12 @@ class DamagedFileError(GodwitError, OSError):
 
 
 class OperatorError(GodwitError, RuntimeError):
-    """The user's function raised; nothing of the epoch was kept."""
+    """The user's function raised; nothing of the epoch was kept.
+
+    >>> error = OperatorError("sales", "'pen'", "ZeroDivisionError", epoch=3, worker=1)
+    >>> error.operator, error.key, error.epoch
+    ('sales', "'pen'", 3)
+    """
 
     def __init__(
         self, operator: str, key: str, cause: str, *, epoch: int = -1, worker: int = -1

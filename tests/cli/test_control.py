@@ -18,7 +18,7 @@ from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import Routing
 from godwit.operators import AggregateOperator, StateMachine
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.command_line import Running
 from tests.support.simulated import content, simulate, words
 from tests.support.timed_workloads import at
@@ -328,7 +328,7 @@ def test_keys_and_times_of_state_are_told_as_they_are(
     last = AggregateOperator.of(
         "last", ["at", "user"], {"tag": ops.last("tag"), "n": ops.count()}, schema
     )
-    sim = Simulation(tmp_path, last, schema)
+    sim = OperatorSimulation(tmp_path, last, schema)
     moment = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
     sim.feed([{"at": moment, "user": 1234567, "tag": ""}, {"at": None, "user": 2, "tag": None}])
     look_up = ["state", str(tmp_path), "last", "--key"]
@@ -346,7 +346,7 @@ def test_keys_and_times_of_state_are_told_as_they_are(
 def test_lists_do_not_fit_into_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema = pa.schema({"word": pa.string()})
     seen = StateMachine.of("seen", "word", lambda *_: None, "at array<long>", "n long", schema)
-    sim = Simulation(tmp_path, seen, schema)
+    sim = OperatorSimulation(tmp_path, seen, schema)
     sim.feed(words("a"))
     file = tmp_path / "export.csv"
     assert main(["state", str(tmp_path), "seen", "--export", str(file)]) == 2

@@ -10,7 +10,7 @@ import pytest
 from godwit.cli import main
 from godwit.log import Intent
 from godwit.placement.slots import Held
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.command_line import Running
 from tests.support.simulated import drive, idle, simulate, words
@@ -41,7 +41,7 @@ class Losing(Placed):
         self.sim.executors.pop("2", None)
 
 
-def fetched(sim: Simulation) -> None:
+def fetched(sim: OperatorSimulation) -> None:
     """Let each executor say that it has the state of all workers."""
     placement = sim.driver.placement
     assert placement is not None

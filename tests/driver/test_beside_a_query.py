@@ -22,7 +22,7 @@ from godwit.model.routing import Routing
 from godwit.state import file as state_file
 from godwit.state import tree
 from godwit.storage.local import LocalStore
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.damage import flip, new_files
 from tests.support.histories import scratch
 from tests.support.simulated import simulate, words
@@ -65,14 +65,14 @@ class Interruption:
         return guarded
 
 
-def running(checkpoint: Path, retention: int) -> Simulation:
+def running(checkpoint: Path, retention: int) -> OperatorSimulation:
     sim = simulate(checkpoint, retention=retention)
     run_epochs(sim)
     run_epochs(sim)
     return sim
 
 
-def run_epochs(sim: Simulation) -> None:
+def run_epochs(sim: OperatorSimulation) -> None:
     """Two epochs with another number of workers than before."""
     target = Routing.even(16, sim.driver.routing("counts").workers % 3 + 1)
     sim.migrate(target, strategy=all_at_once())
@@ -80,14 +80,14 @@ def run_epochs(sim: Simulation) -> None:
         sim.feed(words("a", "b", "c", f"{sim.committed}"))
 
 
-def roll_back(sim: Simulation) -> None:
+def roll_back(sim: OperatorSimulation) -> None:
     """To the oldest epoch; what came after it is run again, by one worker."""
     sim.restore(History(sim.driver.checkpoint).epochs()[0])
     sim.restart(workers=1)
     sim.resume()
 
 
-def move_on(sim: Simulation) -> None:
+def move_on(sim: OperatorSimulation) -> None:
     """Roll back, and go on until nothing of the old epochs is left."""
     roll_back(sim)
     run_epochs(sim)
@@ -102,7 +102,7 @@ def _merge_early() -> Iterator[None]:
 @pytest.mark.parametrize("act", [run_epochs, roll_back, move_on])
 @pytest.mark.parametrize("retention", [1, 2])
 def test_the_audit_reports_no_damage_where_there_is_none(
-    act: Callable[[Simulation], None], retention: int
+    act: Callable[[OperatorSimulation], None], retention: int
 ) -> None:
     for at in range(1000):
         with scratch() as checkpoint:

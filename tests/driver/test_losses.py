@@ -11,7 +11,7 @@ from godwit.errors import DamagedFileError
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
 from godwit.state import cache
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.damage import flip, new_files
 from tests.support.simulated import content, counts, simulate, words
 
@@ -19,14 +19,14 @@ KEYS = [f"word {i}" for i in range(100)]
 
 
 @pytest.fixture
-def sim(tmp_path: Path) -> Simulation:
+def sim(tmp_path: Path) -> OperatorSimulation:
     sim = simulate(tmp_path, workers=1, bins=16)
     sim.feed(words(*KEYS))
     return sim
 
 
 def test_a_damaged_file_fails_the_epoch_that_reads_it_and_nothing_is_overwritten(
-    sim: Simulation, tmp_path: Path
+    sim: OperatorSimulation, tmp_path: Path
 ) -> None:
     """The file is another one now, so that the copy of the worker that wrote it is still sound; the
     other worker has to fetch it."""
@@ -49,7 +49,7 @@ def test_a_damaged_file_fails_the_epoch_that_reads_it_and_nothing_is_overwritten
 
 
 def test_a_lost_cache_costs_time_only(
-    sim: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sim: OperatorSimulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(tmp_path / "cache-0")
     monkeypatch.setattr(cache, "_opened", cache._Opened())  # as in a process that has none open

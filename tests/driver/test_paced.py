@@ -19,7 +19,7 @@ from godwit.model.routing import Routing
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
 from godwit.state.table import FileRef
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.simulated import begin, counts, simulate, words
 
 KEYS = [f"word {i}" for i in range(3000)]
@@ -27,7 +27,7 @@ TARGET = Routing.even(64, 4)
 
 
 @pytest.fixture
-def sim(tmp_path: Path) -> Simulation:
+def sim(tmp_path: Path) -> OperatorSimulation:
     """Two workers with a state of many files, of which each has a few segments."""
     with patch.object(state_file, "PART_BYTES", 10_000):
         sim = simulate(tmp_path, bins=64)
@@ -41,11 +41,13 @@ def fetched(checkpoint: Path, epoch: int) -> list[int]:
     return [receipt["fetched"] for receipt in manifest.receipts["counts"]]
 
 
-def moved(sim: Simulation) -> int:
+def moved(sim: OperatorSimulation) -> int:
     return int(np.count_nonzero(sim.driver.routing("counts").owners == TARGET.owners))
 
 
-def test_bins_move_as_soon_as_their_destination_has_them(sim: Simulation, tmp_path: Path) -> None:
+def test_bins_move_as_soon_as_their_destination_has_them(
+    sim: OperatorSimulation, tmp_path: Path
+) -> None:
     stay = moved(sim)
     sim.migrate(TARGET, strategy=paced("0 ms"))
     progress, bytes_fetched = [], 0
@@ -62,7 +64,7 @@ def test_bins_move_as_soon_as_their_destination_has_them(sim: Simulation, tmp_pa
 
 
 def test_with_time_enough_all_is_fetched_in_the_first_epoch(
-    sim: Simulation, tmp_path: Path
+    sim: OperatorSimulation, tmp_path: Path
 ) -> None:
     sim.migrate(TARGET, strategy=paced("60 s"))
     sim.feed([])
@@ -74,7 +76,7 @@ def test_with_time_enough_all_is_fetched_in_the_first_epoch(
     assert counts(sim) == dict.fromkeys(KEYS, 2)
 
 
-def test_a_share_is_of_what_recent_epochs_took_without_fetching(sim: Simulation) -> None:
+def test_a_share_is_of_what_recent_epochs_took_without_fetching(sim: OperatorSimulation) -> None:
     """Namely of the slowest worker, in the median of the last five epochs."""
     sim.migrate(TARGET, strategy=paced("+20 %"))
     slowest = [0.5, 8.0, 2.0, 1.0, 3.0, 9.0, 4.0]
@@ -93,7 +95,7 @@ def test_a_share_is_of_what_recent_epochs_took_without_fetching(sim: Simulation)
 
 @pytest.mark.parametrize(("budget", "files"), [("0 s", 1), ("2 s", 2), ("2.5 s", 3)])
 def test_fetching_ends_with_the_file_that_uses_the_budget_up(
-    sim: Simulation, budget: str, files: int
+    sim: OperatorSimulation, budget: str, files: int
 ) -> None:
     """Each file takes a second of a clock that nothing else moves."""
     now, fetched, fetch = [0.0], Counter[str](), FileCache.fetch
@@ -112,14 +114,16 @@ def test_fetching_ends_with_the_file_that_uses_the_budget_up(
     assert list(fetched.values()) == [files] * 3  # of workers 1, 2 and 3
 
 
-def test_without_pace_destinations_fetch_when_they_need_it(sim: Simulation, tmp_path: Path) -> None:
+def test_without_pace_destinations_fetch_when_they_need_it(
+    sim: OperatorSimulation, tmp_path: Path
+) -> None:
     sim.migrate(TARGET, strategy=all_at_once())
     sim.feed(words(*KEYS))
     assert sum(fetched(tmp_path, 1)) > 0
     assert counts(sim) == dict.fromkeys(KEYS, 2)
 
 
-def test_after_a_restart_nobody_has_anything_and_all_bins_move(sim: Simulation) -> None:
+def test_after_a_restart_nobody_has_anything_and_all_bins_move(sim: OperatorSimulation) -> None:
     sim.migrate(TARGET, strategy=paced("0 ms"))
     sim.feed([])
     assert moved(sim) < 64
@@ -128,7 +132,9 @@ def test_after_a_restart_nobody_has_anything_and_all_bins_move(sim: Simulation) 
     assert sim.driver.routing("counts") == TARGET
 
 
-def test_workers_that_may_be_elsewhere_have_to_say_again_what_they_have(sim: Simulation) -> None:
+def test_workers_that_may_be_elsewhere_have_to_say_again_what_they_have(
+    sim: OperatorSimulation,
+) -> None:
     sim.migrate(TARGET, strategy=paced("60 s"))
     sim.feed([])
     before = moved(sim)
@@ -139,13 +145,13 @@ def test_workers_that_may_be_elsewhere_have_to_say_again_what_they_have(sim: Sim
     assert sim.driver.routing("counts") == TARGET
 
 
-def test_a_deadline_ends_the_wait(sim: Simulation) -> None:
+def test_a_deadline_ends_the_wait(sim: OperatorSimulation) -> None:
     sim.migrate(TARGET, strategy=paced("0 ms"), deadline=0.0)
     sim.feed([])
     assert sim.driver.routing("counts") == TARGET
 
 
-def test_a_rollback_is_paced_too(sim: Simulation) -> None:
+def test_a_rollback_is_paced_too(sim: OperatorSimulation) -> None:
     origin = sim.driver.routing("counts")
     id = sim.migrate(TARGET, strategy=paced("0 ms"))
     for _ in range(4):
@@ -159,7 +165,7 @@ def test_a_rollback_is_paced_too(sim: Simulation) -> None:
     assert counts(sim) == {**dict.fromkeys(KEYS, 1), "word 1": 5}
 
 
-def test_records_at_the_wrong_worker_fail_the_epoch(sim: Simulation) -> None:
+def test_records_at_the_wrong_worker_fail_the_epoch(sim: OperatorSimulation) -> None:
     intent = begin(sim.driver, 1)
     work = replace(sim.driver.work(intent, "counts"), routing=intent.routings["counts"])
     (batch,) = pa.Table.from_pylist(words(*KEYS)).to_batches()

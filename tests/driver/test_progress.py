@@ -20,7 +20,7 @@ from godwit.migration.strategies import batched
 from godwit.model.hashing import hash_rows
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.simulated import simulate, words
 
 KEYS = [f"word {i}" for i in range(500)]
@@ -28,7 +28,7 @@ ORIGIN, TARGET = Routing.even(16, 2), Routing.even(16, 4)  # the bins 4 to 15 mo
 PACE = 5.0  # seconds from one epoch to the next
 
 
-def tell_time(sim: Simulation, checkpoint: Path) -> None:
+def tell_time(sim: OperatorSimulation, checkpoint: Path) -> None:
     """Let the epochs have been published at their pace."""
     for epoch in range(sim.committed + 1):
         os.utime(checkpoint / "godwit" / manifest_name(epoch), (PACE * epoch, PACE * epoch))

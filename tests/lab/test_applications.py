@@ -35,7 +35,7 @@ def run(spark: SparkSession, tmp_path: Path) -> WorkloadRun:
         feed = Feed(tmp_path / "events", to_ddl(Numbered.SCHEMA))
         feed.put(pa.table(EVENTS.events(0, SIZE)))
         job = workload(feed.stream(spark)).to(gw.files(tmp_path / "rows"))
-        query = job.start(tmp_path / "checkpoint", workers=2, bins=16)
+        query = job.start(tmp_path / "checkpoint", workers=2, options=gw.Options(bins=16))
         assert query.await_epoch(0)
         moves = [query.migrate(3, one, strategy="all-at-once") for one in query.operators]
         assert [move.wait(120) for move in moves] == ["done"] * len(moves)

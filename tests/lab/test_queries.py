@@ -109,7 +109,9 @@ def test_queries_with_state(
     running = (
         QUERIES[query](feed.stream(spark))
         .to(gw.files(tmp_path / "rows"))
-        .start(tmp_path / "checkpoint", workers=2, bins=16, listener=moving.listen)
+        .start(
+            tmp_path / "checkpoint", workers=2, options=gw.Options(bins=16), listener=moving.listen
+        )
     )
     if moves:
         moving.run(running)

@@ -12,7 +12,7 @@ from godwit.errors import ConfigError, OperatorError
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
 from godwit.operators.event_machine import EventMachine
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.event_records import INPUT, ZERO, record, second
 
 OUTPUT = "kind string, at timestamp, k string, n long"
@@ -32,11 +32,11 @@ def machine(function: Any = echo, **options: Any) -> EventMachine:
     return EventMachine.of("m", "k", function, "seen long", OUTPUT, INPUT, **given)
 
 
-def run(directory: Path, function: Any = echo, **options: Any) -> Simulation:
-    return Simulation(directory, machine(function, **options), INPUT, workers=2, bins=16)
+def run(directory: Path, function: Any = echo, **options: Any) -> OperatorSimulation:
+    return OperatorSimulation(directory, machine(function, **options), INPUT, workers=2, bins=16)
 
 
-def seen(sim: Simulation, epoch: int) -> list[tuple[Any, ...]]:
+def seen(sim: OperatorSimulation, epoch: int) -> list[tuple[Any, ...]]:
     """The outputs of an epoch by time: kind, key and number."""
     rows = sorted(sim.sink[epoch], key=lambda row: (row["at"], row["kind"], row["k"]))
     return [(row["kind"], row["k"], (row["at"] - ZERO).total_seconds()) for row in rows]
@@ -238,7 +238,7 @@ def test_columns_that_are_never_null(tmp_path: Path) -> None:
     solid = pa.schema([field.with_nullable(False) for field in INPUT])
     options: dict[str, Any] = {"time": "at", "delay": "0 s", "notices": "n long", "strict": True}
     operator = EventMachine.of("m", "k", echo, "seen long", OUTPUT, solid, **options)
-    sim = Simulation(tmp_path, operator, solid, workers=3, bins=16)
+    sim = OperatorSimulation(tmp_path, operator, solid, workers=3, bins=16)
     sim.feed([record("a", 1, n=2)])
     sim.feed([record("b", 9)])
     sim.feed([])

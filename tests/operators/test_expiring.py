@@ -10,7 +10,7 @@ import godwit.operators as ops
 from godwit.errors import ConfigError
 from godwit.operators import AggregateOperator
 from godwit.operators.expiring import Expiring
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.event_records import INPUT, record
 
 
@@ -21,12 +21,12 @@ def counting(ttl: str, schema: pa.Schema = INPUT) -> Expiring:
     )
 
 
-def keys(sim: Simulation, table: str = "value") -> list[str]:
+def keys(sim: OperatorSimulation, table: str = "value") -> list[str]:
     return sorted(row["k"] for row in sim.state(table))
 
 
 def test_a_ttl_may_become_shorter(tmp_path: Path) -> None:
-    sim = Simulation(tmp_path, counting("1000 s"), INPUT, workers=2, bins=16)
+    sim = OperatorSimulation(tmp_path, counting("1000 s"), INPUT, workers=2, bins=16)
     sim.feed([record("x", 0)])
     sim.feed([record("y", 100)])
     sim.restart(operator=counting("10 s"))
@@ -40,7 +40,7 @@ def test_a_ttl_may_become_shorter(tmp_path: Path) -> None:
 
 def test_keys_that_are_never_null(tmp_path: Path) -> None:
     solid = pa.schema([field.with_nullable(False) for field in INPUT])
-    sim = Simulation(tmp_path, counting("5 s", solid), solid, workers=3, bins=16)
+    sim = OperatorSimulation(tmp_path, counting("5 s", solid), solid, workers=3, bins=16)
     sim.feed([record("a", 1)])
     sim.feed([record("b", 9)])
     sim.feed([])

@@ -44,8 +44,8 @@ def test_plan_apply_watch_abort_history(spark: SparkSession, feed: Feed, tmp_pat
     query = counting(spark, feed, gw.memory("commands")).start(
         checkpoint,
         workers=2,
-        bins=4096,
-        processing_time="1 second",  # few epochs, while processes of commands start
+        options=gw.Options(bins=4096),
+        trigger="1 second",  # few epochs, while processes of commands start
     )
     try:
         query.process_all_available()

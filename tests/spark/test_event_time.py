@@ -84,7 +84,7 @@ def test_chained_windows_close_on_time_while_both_operators_move(
         clicks(58, 66, 7) + clicks(61, user="w"),  # 7 is late
         clicks(90, 96),
     ]
-    query = job.start(tmp_path / "checkpoint", workers=2, bins=16)
+    query = job.start(tmp_path / "checkpoint", workers=2, options=gw.Options(bins=16))
     for number, batch in enumerate(batches):
         feed.add(batch)
         query.process_all_available()
@@ -161,7 +161,12 @@ def test_an_open_migration_does_not_delay_the_end_of_a_stream(
         )
         .to(gw.foreach_batch(sink))
     )
-    once = job.start(tmp_path / "checkpoint", workers=2, bins=4096, available_now=True)
+    once = job.start(
+        tmp_path / "checkpoint",
+        workers=2,
+        options=gw.Options(bins=4096),
+        trigger=gw.available_now(),
+    )
     with pytest.raises(gw.RefusedError, match="available_now"):
         once.finish()
     once.await_termination()
@@ -207,7 +212,7 @@ def test_two_inputs_share_state_and_move_together(spark: SparkSession, tmp_path:
         )
         .to(gw.foreach_batch(sink))
     )
-    query = job.start(tmp_path / "checkpoint", workers=1, bins=16)
+    query = job.start(tmp_path / "checkpoint", workers=1, options=gw.Options(bins=16))
     users = [f"u{i}" for i in range(20)]
     clicked.add([{"user": user, "at": second(1), "n": i} for i, user in enumerate(users)])
     query.process_all_available()
@@ -306,7 +311,7 @@ def test_windows_of_so_many_records(spark: SparkSession, feed: Feed, tmp_path: P
         )
         .to(gw.foreach_batch(sink))
     )
-    job.start(tmp_path / "checkpoint", available_now=True).await_termination()
+    job.start(tmp_path / "checkpoint", trigger=gw.available_now()).await_termination()
     assert sink.rows == [("u", 3, 3), ("u", 3, 3)]
     state = gw.read_state(spark, tmp_path / "checkpoint", "threes", table="records")
     assert state.count() == 1

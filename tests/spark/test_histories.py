@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from godwit import faults
+from godwit.api.stream import then
 from godwit.inspect.audit import verify
 from godwit.inspect.snapshot import Snapshot
 from godwit.model.routing import Routing
@@ -118,7 +119,7 @@ class Play:
         self._died = False
         stream = gw.stream(self._feed.stream(spark))
         for operator in (*workload.before, workload.operator):
-            stream = stream.then(operator)
+            stream = then(stream, operator)
         self._job = stream.to(gw.files(self._output))
 
     def run(self, episode: Episode) -> None:
@@ -150,7 +151,9 @@ class Play:
             query.stop()
 
     def _start(self, workers: int | None = None, bins: int | None = None) -> gw.Query:
-        return self._job.start(self._checkpoint, workers=workers, bins=bins, listener=self._listen)
+        return self._job.start(
+            self._checkpoint, workers=workers, options=gw.Options(bins=bins), listener=self._listen
+        )
 
     def _listen(self, report: gw.EpochReport) -> None:
         self._records[report.epoch] = report.records

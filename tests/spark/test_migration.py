@@ -59,7 +59,7 @@ def test_a_migration_of_an_idle_query_completes(
 def test_refused_requests_change_nothing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     feed.add(words("a b"))
     query = counting(spark, feed, gw.memory("refused")).start(
-        tmp_path / "checkpoint", workers=2, bins=16
+        tmp_path / "checkpoint", workers=2, options=gw.Options(bins=16)
     )
     try:
         query.process_all_available()
@@ -90,7 +90,9 @@ def test_an_available_now_run_ends_with_an_open_migration_that_goes_on_later(
     feed.add(words("a b"))
     feed.add(words("b c"))
     job = counting(spark, feed, gw.memory("available"))
-    query = job.start(tmp_path / "checkpoint", workers=2, bins=16, available_now=True)
+    query = job.start(
+        tmp_path / "checkpoint", workers=2, options=gw.Options(bins=16), trigger=gw.available_now()
+    )
     migration = query.schedule([gw.Update(5, bin, 1) for bin in range(16)])
     query.await_termination()
     assert migration.wait() == "open"
@@ -102,7 +104,7 @@ def test_an_available_now_run_ends_with_an_open_migration_that_goes_on_later(
     finally:
         restarted.stop()
     feed.add(words("c d"))
-    query = job.start(tmp_path / "checkpoint", available_now=True)
+    query = job.start(tmp_path / "checkpoint", trigger=gw.available_now())
     stepwise = query.migrate(gw.Routing.even(16, 1), strategy="fluid")
     query.await_termination()
     assert stepwise.wait() == "open"
@@ -123,7 +125,7 @@ def test_an_available_now_run_ends_with_an_open_migration_that_goes_on_later(
 def test_2_20_bins_and_a_scattered_routing(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     feed.add(words("a b c d"))
     query = counting(spark, feed, gw.memory("many")).start(
-        tmp_path / "checkpoint", workers=2, bins=1 << 20
+        tmp_path / "checkpoint", workers=2, options=gw.Options(bins=1 << 20)
     )
     try:
         query.process_all_available()
@@ -144,7 +146,7 @@ def test_planned_migrations_keep_the_load_within_what_was_asked_for(
     stream = [f"x{rank}" for rank in range(50) for _ in range(100 // (rank + 1))]
     feed.add(words(" ".join(stream)))
     job = counting(spark, feed, gw.memory("planned"))
-    query = job.start(tmp_path / "checkpoint", workers=2, bins=256)
+    query = job.start(tmp_path / "checkpoint", workers=2, options=gw.Options(bins=256))
     hashes = hash_rows(pa.table({"word": stream}))
 
     def loads(workers: int) -> list[float]:
@@ -178,12 +180,13 @@ def test_a_program_that_starts_again_goes_on_with_its_migration(
 ) -> None:
     feed.add(words("a b c"))
     job = counting(spark, feed, gw.memory("again"))
-    query = job.start(tmp_path / "checkpoint", workers=2, bins=4096)
+    query = job.start(tmp_path / "checkpoint", workers=2, options=gw.Options(bins=4096))
     query.process_all_available()
     asked = query.migrate(4, strategy="fluid")
     query.await_epoch((query.epoch or 0) + 1)
     query.stop()
-    again = job.start(tmp_path / "checkpoint", workers=2, bins=4096)  # the same program
+    # The same program.
+    again = job.start(tmp_path / "checkpoint", workers=2, options=gw.Options(bins=4096))
     try:
         found = again.migration()
         assert found is not None

@@ -97,7 +97,9 @@ class Seen:
 
     def run(self, checkpoint: Path) -> tuple[Any, ...]:
         job = self._make(gw.stream(self._feed.stream(self._spark))).to(gw.foreach_batch(self._take))
-        job.start(checkpoint, workers=3, bins=16, available_now=True).await_termination()
+        job.start(
+            checkpoint, workers=3, options=gw.Options(bins=16), trigger=gw.available_now()
+        ).await_termination()
         manifests = [History(checkpoint).manifest(epoch) for epoch in sorted(self.outputs)]
         told = [
             [(m.clocks, [[r[n] for n in ("records", "late", "loads", "rows")] for r in group])]
@@ -145,7 +147,7 @@ def test_the_shuffle_carries_folded_rows_once_keys_repeat(
     job = gw.stream(feed.stream(spark)).aggregate("a", key="k", n=gw.count())
     before = _shuffled(spark)
     job.to(gw.foreach_batch(count)).start(
-        tmp_path / "c", workers=2, available_now=True
+        tmp_path / "c", workers=2, trigger=gw.available_now()
     ).await_termination()
     first, second = np.diff([before, *epochs])
     assert first == 200_000

@@ -31,7 +31,12 @@ def test_counts_over_restarts_with_other_workers_and_bins(
     checkpoint, output = tmp_path / "checkpoint", tmp_path / "output"
     expected: Counter[str] = Counter()
     texts = ["a b a", "b c", "a d e f g", "a a a"]
-    layouts: list[dict[str, Any]] = [{"workers": 2, "bins": 8}, {"workers": 5}, {"bins": 1024}, {}]
+    layouts: list[dict[str, Any]] = [
+        {"workers": 2, "options": gw.Options(bins=8)},
+        {"workers": 5},
+        {"options": gw.Options(bins=1024)},
+        {},
+    ]
     for text, layout in zip(texts, layouts, strict=True):
         feed.add(words(text))
         expected.update(text.split())
@@ -86,7 +91,7 @@ def test_state_machine_with_all_forms_of_state_and_types(
         )
         .to(gw.files(tmp_path / "output"))
     )
-    run_to_end(job, tmp_path / "checkpoint", workers=3, bins=16)
+    run_to_end(job, tmp_path / "checkpoint", workers=3, options=gw.Options(bins=16))
     found = spark.read.parquet(str(tmp_path / "output")).collect()
     for key in {(row["a"], row["b"]) for row in rows}:
         mine = [row for row in rows if (row["a"], row["b"]) == key]
@@ -300,7 +305,11 @@ def test_each_epoch_is_logged_and_a_listener_that_fails_does_no_harm(
     job = counting(spark, feed, gw.memory("logged"))
     with caplog.at_level("INFO", "godwit"):
         query = run_to_end(
-            job, tmp_path / "checkpoint", workers=2, listener=fail, query_name="words"
+            job,
+            tmp_path / "checkpoint",
+            workers=2,
+            listener=fail,
+            options=gw.Options(query_name="words"),
         )
     assert "words: epoch 0: 3 records in" in caplog.text
     assert "words: the listener failed in epoch 0" in caplog.text

@@ -69,7 +69,7 @@ def test_restoring_an_epoch_and_going_on(spark: SparkSession, feed: Feed, tmp_pa
     for text in ("a", "b", "c"):
         feed.add(words(text))
     with settings(spark, {"spark.sql.streaming.minBatchesToRetain": "1"}):
-        run_to_end(job, checkpoint, workers=2, retention=3)
+        run_to_end(job, checkpoint, workers=2, options=gw.Options(retention=3))
     gw.restore(checkpoint, 0)
     with pytest.raises(gw.DamagedFileError, match="another history"):
         run_to_end(job, checkpoint)
@@ -84,9 +84,9 @@ def test_restoring_an_epoch_and_going_on(spark: SparkSession, feed: Feed, tmp_pa
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ({"bins": 100}, "power of two"),
+        ({"options": gw.Options(bins=100)}, "power of two"),
         ({"workers": 0}, "workers must be"),
-        ({"retention": 0}, "retention"),
+        ({"options": gw.Options(retention=0)}, "retention"),
         ({"checkpoint": "s3a://bucket/q"}, "'s3a' does not qualify"),
     ],
 )

@@ -39,6 +39,7 @@ def out(tmp_path: Path) -> Path:
 @pytest.fixture
 def files(spark: SparkSession, out: Path) -> FilesSink:
     sink = sinks.files(out)
+    assert isinstance(sink, FilesSink)
     sink.check(spark, SCHEMA)
     return sink
 

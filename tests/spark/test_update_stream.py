@@ -41,7 +41,9 @@ def start(spark: SparkSession, words: Feed, updates: Feed, tmp_path: Path) -> gw
         .to(gw.files(tmp_path / "output"))
     )
     checkpoint = tmp_path / "checkpoint"
-    return job.start(checkpoint, workers=2, bins=4, control=updates.stream(spark))
+    return job.start(
+        checkpoint, workers=2, options=gw.Options(bins=4), control=updates.stream(spark)
+    )
 
 
 def test_updates_take_effect_in_the_next_epoch_or_at_theirs_and_an_id_counts_once(
@@ -73,7 +75,9 @@ def test_one_control_can_be_shared_by_all_operators(
         .to(gw.files(tmp_path / "output"))
     )
     checkpoint = tmp_path / "checkpoint"
-    query = job.start(checkpoint, workers=2, bins=4, control=updates.stream(spark))
+    query = job.start(
+        checkpoint, workers=2, options=gw.Options(bins=4), control=updates.stream(spark)
+    )
     words.add([{"word": word} for word in "abcde"])
     query.process_all_available()
     updates.add([update("all", 0, 2, workers=3), update("own", 3, 0, operator="sizes")])

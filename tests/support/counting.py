@@ -21,7 +21,7 @@ def counting(spark: SparkSession, feed: Feed, sink: Any, **functions: Any) -> gw
 
 
 def run_to_end(job: gw.Job, checkpoint: Path, **options: Any) -> gw.Query:
-    query = job.start(checkpoint, available_now=True, **options)
+    query = job.start(checkpoint, trigger=gw.available_now(), **options)
     query.await_termination()
     return query
 

@@ -30,7 +30,7 @@ from godwit.state import file as state_file
 from godwit.state import tree
 from godwit.state.run import EVERYWHERE
 from godwit.state.tree import Tree
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.work import Work
 from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate
 from tests.support.death import Death, Reaper
@@ -94,7 +94,7 @@ class _Play:
         self._history = History(checkpoint)
         self._reaper = Reaper()
         self._kill: Kill | None = None
-        self._sim = Simulation(
+        self._sim = OperatorSimulation(
             checkpoint,
             operators,
             workload.schema,

@@ -10,7 +10,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
 from godwit.state.table import FileRef
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.replicas import Share
 from tests.support.simulated import COUNTS, WORDS
@@ -18,7 +18,7 @@ from tests.support.simulated import COUNTS, WORDS
 PLENTY = 1 << 30
 
 
-class Placed(Simulation):
+class Placed(OperatorSimulation):
     """The words' counts, by workers on executors, with replicas on others."""
 
     def __init__(

@@ -11,16 +11,16 @@ from godwit.log import Intent, Manifest
 from godwit.log.receipt import Receipt
 from godwit.operators import AggregateOperator, Operator
 from godwit.state.cache import CacheSpec
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 
 WORDS = pa.schema({"word": pa.string(), "n": pa.int64()})
 COUNTS = AggregateOperator.of("counts", "word", {"rows": ops.count(), "total": ops.sum("n")}, WORDS)
 
 
-def simulate(checkpoint: Path, operator: Operator = COUNTS, **options: Any) -> Simulation:
+def simulate(checkpoint: Path, operator: Operator = COUNTS, **options: Any) -> OperatorSimulation:
     """The query over no data yet, in 16 bins with 2 workers if not said otherwise."""
     schema = options.pop("schema", WORDS)
-    return Simulation(checkpoint, operator, schema, **{"workers": 2, "bins": 16, **options})
+    return OperatorSimulation(checkpoint, operator, schema, **{"workers": 2, "bins": 16, **options})
 
 
 def drive(checkpoint: Path, *operators: Operator, **options: Any) -> Driver:
@@ -53,7 +53,7 @@ def words(*texts: str) -> list[dict[str, Any]]:
     return [{"word": text, "n": len(text)} for text in texts]
 
 
-def counts(simulation: Simulation, epoch: int | None = None) -> dict[str, int]:
+def counts(simulation: OperatorSimulation, epoch: int | None = None) -> dict[str, int]:
     return {row["word"]: row["rows"] for row in simulation.state(epoch=epoch)}
 
 

@@ -12,12 +12,12 @@ from godwit.log import History
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, Form, List, StateMachine, Value
-from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
 from tests.support.death import death_at
 from tests.support.simulated import WORDS, counts, simulate, words
 
 
-def rows(simulation: Simulation, epoch: int) -> dict[str, int]:
+def rows(simulation: OperatorSimulation, epoch: int) -> dict[str, int]:
     return {row["word"]: row["total"] for row in simulation.sink[epoch]}
 
 
@@ -81,7 +81,7 @@ def test_what_is_asked_of_an_operator_is_asked_of_the_last_unless_another_is_nam
 ) -> None:
     sums = AggregateOperator.of("sums", "word", {"total": gw.sum("n")}, WORDS)
     counted = AggregateOperator.of("counts", "word", {"times": gw.count()}, sums.output)
-    sim = Simulation(tmp_path, [sums, counted], WORDS, workers=1, bins=16)
+    sim = OperatorSimulation(tmp_path, [sums, counted], WORDS, workers=1, bins=16)
     sim.feed(words("a", "b", "c", "d"))
 
     def workers(operator: str) -> set[int]:

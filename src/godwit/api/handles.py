@@ -33,6 +33,12 @@ class Migration(Awaited):
 
     It is durable: if the query ends first, it is *open* and goes on when the query starts again,
     unless that start gives another number of workers or bins, which overrules it.
+
+    >>> migration = query.migrate(3, strategy="all-at-once")
+    >>> migration.wait()
+    'done'
+    >>> query.routing().workers
+    3
     """
 
     driver: Driver
@@ -81,7 +87,14 @@ class Migration(Awaited):
 @dataclass(frozen=True, slots=True)
 class MigrationProgress:
     """Of a migration: bins that have arrived, bins in all, its outcome so far, and an estimate of
-    the bytes and seconds that are left."""
+    the bytes and seconds that are left.
+
+    >>> migration = query.migrate(2, strategy="all-at-once")
+    >>> outcome = migration.wait()
+    >>> progress = migration.progress
+    >>> progress.outcome, progress.arrived == progress.bins
+    ('done', True)
+    """
 
     arrived: int
     bins: int
@@ -95,6 +108,10 @@ class Handover(Awaited):
     """An accepted handover of a worker to another executor.
 
     It is of this run of the query: executors, and what they hold, end with their application.
+
+    >>> query.handover(0, "2")  # there is one executor only
+    Traceback (most recent call last):
+    godwit.errors.RefusedError: ...
     """
 
     unfinished: ClassVar = ("building", "switched")
@@ -120,7 +137,12 @@ class Handover(Awaited):
 
 @dataclass(frozen=True, slots=True)
 class Draining(Awaited):
-    """An executor that gives its workers away."""
+    """An executor that gives its workers away.
+
+    >>> query.drain("2")  # there is one executor only
+    Traceback (most recent call last):
+    godwit.errors.RefusedError: ...
+    """
 
     driver: Driver
     executor: str
@@ -134,7 +156,13 @@ class Draining(Awaited):
 
 @dataclass(frozen=True, slots=True)
 class Scheduled(Awaited):
-    """Accepted updates, durable like a migration, which take effect at their epochs."""
+    """Accepted updates, durable like a migration, which take effect at their epochs.
+
+    >>> import godwit as gw
+    >>> scheduled = query.schedule([gw.Update(query.epoch + 2, bin=0, worker=1)])
+    >>> scheduled.wait()
+    'done'
+    """
 
     driver: Driver
     request: ScheduleRequest

@@ -1,12 +1,12 @@
 """The handle of a running query."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypedDict, Unpack, overload
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from godwit.api.handles import Draining, Handover, Migration, Scheduled
 from godwit.errors import ConfigError, GodwitError, RefusedError
@@ -18,6 +18,9 @@ from godwit.model.routing import Routing, Update
 from godwit.placement.slots import Placement, Replicas
 from godwit.planner.projected import Projected
 from godwit.spark.epoch import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _TIDY_SECONDS = 10.0  # to wait for, at most, while the files of a query that has ended are deleted
 
@@ -32,7 +35,22 @@ class How(TypedDict, total=False):
 
 
 class Query:
-    """A running query. Its `spark_query` is Spark's own handle."""
+    """A running query. Its `spark_query` is Spark's own handle.
+
+    >>> import godwit as gw
+    >>> words = spark.readStream.schema("word string").json(f"{home}/input")
+    >>> counts = gw.stream(words).aggregate("counts", key="word", n=gw.count())
+    >>> query = counts.to(gw.files(home / "output")).start(home / "q", workers=2)
+    >>> query.process_all_available()
+    >>> migration = query.migrate(3)  # nothing stops
+    >>> query.process_all_available()
+    >>> query.routing().workers
+    3
+    >>> query.stop()
+    >>> rows = spark.read.parquet(f"{home}/output").sort("word")
+    >>> [(row.word, row.n) for row in rows.collect()]
+    [('be', 1), ('to', 2)]
+    """
 
     def __init__(self, spark_query: StreamingQuery, engine: Engine, *, available_now: bool) -> None:
         self.spark_query = spark_query

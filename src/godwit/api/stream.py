@@ -1,26 +1,21 @@
-"""Describing a query: a streaming DataFrame, stateful operators, DataFrame code, a sink."""
+"""Describing a query: records, stateful operators, DataFrame code, a sink."""
 
-import tempfile
-import threading
-import uuid
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+import pyarrow as pa
 
 from godwit.aggregates.base import Aggregate
-from godwit.api.query import Query
+from godwit.api.job import Job
 from godwit.api.windows import collect
-from godwit.driver.control import INITIAL
-from godwit.driver.driver import Driver
-from godwit.errors import CheckpointError, ConfigError
-from godwit.log import spark_log
-from godwit.log.history import History
-from godwit.log.layout import SPARK, TICKS
-from godwit.model.time import Duration, micros
+from godwit.errors import ConfigError
+from godwit.model.options import near
+from godwit.model.schema import parse
+from godwit.model.time import Duration
 from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
 from godwit.operators.definition import check_window_time, defining
@@ -30,55 +25,63 @@ from godwit.operators.forms import Form
 from godwit.operators.state_machine import StateMachine
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import Sliding, Window
-from godwit.spark.epoch import Engine, Listener, Step, Transform
-from godwit.spark.executors import is_alone
-from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go_on
-from godwit.spark.initial_state import Initial, load, tables_of
-from godwit.spark.logical_plan import sources, stateful_node
-from godwit.spark.pinning import Pinning
-from godwit.spark.settings import settings
-from godwit.spark.settings_check import check
+from godwit.spark.epoch import Step, Transform
+from godwit.spark.logical_plan import check_source, schema_after
 from godwit.spark.sinks import Sink
-from godwit.spark.ticks import with_ticks
 from godwit.spark.types import to_arrow, to_spark
-from godwit.spark.update_stream import with_control
-from godwit.spark.windows import Assign, side_by_side
-from godwit.state.cache import CacheSpec
-from godwit.storage.location import Location, open_store
+from godwit.spark.windows import Assign, Preparation, SideBySide
 
-# Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
-# Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
-START_SETTINGS = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing"
-        ".FileSystemBasedCheckpointFileManager"
-    )
-}
-_STARTING = threading.Lock()  # starts share the user's session, whose settings they change
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
-def stream(rows: DataFrame) -> "Stream":
-    """Begin a query over a streaming DataFrame.
+def stream(rows: DataFrame | str) -> Stream:
+    """Begin a query over a streaming DataFrame, or over a schema.
 
-    `rows` may be any streaming DataFrame without a stateful operator of Spark's own in it.
+    `rows` may be any streaming DataFrame without a stateful operator of Spark's own in it. With a
+    schema such as "user string, at timestamp" the query can be tested without Spark, but not
+    started.
+
+    >>> import godwit as gw
+    >>> def job(views):  # job(spark.readStream...) is deployed, job("user string") is tested
+    ...     counts = gw.stream(views).aggregate("counts", key="user", n=gw.count())
+    ...     return counts.to(gw.files("output"))
+    >>> from godwit.testing import Simulation
+    >>> simulation = Simulation(job("user string"))
+    >>> simulation.feed([{"user": "ann"}])
+    >>> simulation.outputs()
+    [{'user': 'ann', 'n': 1}]
     """
-    if not rows.isStreaming:
-        raise ConfigError("godwit.stream needs a streaming DataFrame: use spark.readStream")
-    if stateful := stateful_node(rows):
-        raise ConfigError(
-            f"the streaming DataFrame keeps state in Spark ({stateful}), which would miss epochs "
-            "that Godwit does not compute again after a restart; use an operator of Godwit instead"
-        )
-    return Stream(rows, (), rows.schema)
+    if isinstance(rows, str):
+        schema = to_spark(parse(rows))
+        return Stream(schema, None, (), schema)
+    check_source(rows)
+    return Stream(rows.schema, rows, (), rows.schema)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A query so far; every method returns a longer one and changes nothing."""
+    """A query so far; every method returns a longer one and changes nothing.
 
-    source: DataFrame
-    steps: tuple[Step, ...]
-    schema: StructType
+    `source` is the columns of its records, or two streams. `rows` is what Spark reads, behind the
+    DataFrame code before the first operator. Over a schema there are no rows, and once a step needs
+    Spark, the columns that come out are not known either.
+
+    >>> import godwit as gw
+    >>> views = gw.stream("user string, url string, at timestamp")
+    >>> views.aggregate("counts", key="user", n=gw.count(), last=gw.last("url"), time="at")
+    <Stream through counts>
+    """
+
+    source: StructType | Both
+    rows: DataFrame | None
+    steps: tuple[Step | Later, ...]
+    schema: StructType | None
+
+    def __repr__(self) -> str:
+        names = [step.name for step in self.steps if isinstance(step, Operator | Later)]
+        return f"<Stream through {', '.join(names) or 'no operator'}>"
 
     def aggregate(
         self,
@@ -90,7 +93,7 @@ class Stream:
         ttl: Duration | None = None,
         window: Sliding | None = None,
         **functions: Aggregate,
-    ) -> "Stream":
+    ) -> Stream:
         """Fold the records of each key; the output is each changed key with its new results.
 
         `time` names the column that orders the records of a key for `first` and `last`. With a
@@ -101,22 +104,25 @@ class Stream:
         with defining(name):
             for result, function in functions.items():
                 _check_option(result, function)
-        if window is None:
-            operator = AggregateOperator.of(
-                name, key, functions, to_arrow(self.schema), time=time, delay=delay
-            )
-            return self.then(_expiring(operator, ttl))
-        with defining(name):
-            if ttl is not None:
-                raise ConfigError("a window ends by itself; leave the ttl out")
-            if not isinstance(window, Sliding):
-                raise ConfigError("only tumbling and sliding windows aggregate; see `windows`")
-            check_window_time(time, delay, to_arrow(self.schema))
-        assigned = self.transform(Assign(time or "", window))
-        schema = to_arrow(assigned.schema)
-        return assigned.then(
-            Windowed.define(name, key, functions, schema, window, time=time, delay=delay)
-        )
+
+        def define(input: pa.Schema) -> Sequence[Step]:
+            if window is None:
+                operator = AggregateOperator.of(name, key, functions, input, time=time, delay=delay)
+                return [_expiring(operator, ttl)]
+            with defining(name):
+                if ttl is not None:
+                    raise ConfigError("a window ends by itself; leave the ttl out")
+                if not isinstance(window, Sliding):
+                    raise ConfigError("only tumbling and sliding windows aggregate; see `windows`")
+                check_window_time(time, delay, input)
+            assign = Assign(time or "", window)
+            columns = assign.columns(input)
+            return [
+                assign,
+                Windowed.define(name, key, functions, columns, window, time=time, delay=delay),
+            ]
+
+        return self._then(name, define)
 
     def state_machine(
         self,
@@ -129,17 +135,20 @@ class Stream:
         time: str | None = None,
         delay: Duration | None = None,
         ttl: Duration | None = None,
-    ) -> "Stream":
+    ) -> Stream:
         """Call `function(key, value, state)` for each record; it returns rows of `output`.
 
         The records of a key come in the order of (epoch, `time`, content). The function may change
         `state` and nothing else. `delay` and `ttl` are as in `aggregate`.
         """
-        schema = to_arrow(self.schema)
-        operator = StateMachine.of(
-            name, key, function, state, output, schema, time=time, delay=delay
-        )
-        return self.then(_expiring(operator, ttl))
+
+        def define(input: pa.Schema) -> Sequence[Step]:
+            operator = StateMachine.of(
+                name, key, function, state, output, input, time=time, delay=delay
+            )
+            return [_expiring(operator, ttl)]
+
+        return self._then(name, define)
 
     def unary(
         self,
@@ -153,7 +162,7 @@ class Stream:
         delay: Duration = "0 s",
         notices: str | None = None,
         strict: bool = False,
-    ) -> "Stream":
+    ) -> Stream:
         """Call `function(events, notify)` once for each worker and epoch; it returns rows.
 
         `events` are records in the order of `time`, and due notices; each has kind, time, key,
@@ -161,25 +170,29 @@ class Stream:
         `strict` holds records until the watermark has passed them, so that they come in the order
         of time from epoch to epoch, too.
         """
-        return self.then(
-            EventMachine.of(
-                name,
-                key,
-                function,
-                state,
-                output,
-                to_arrow(self.schema),
-                time=time,
-                delay=delay,
-                notices=notices,
-                strict=strict,
-            )
-        )
+
+        def define(input: pa.Schema) -> Sequence[Step]:
+            return [
+                EventMachine.of(
+                    name,
+                    key,
+                    function,
+                    state,
+                    output,
+                    input,
+                    time=time,
+                    delay=delay,
+                    notices=notices,
+                    strict=strict,
+                )
+            ]
+
+        return self._then(name, define)
 
     def binary(
         self,
         name: str,
-        other: "Stream",
+        other: Stream,
         *,
         key: str | Sequence[str],
         function: Callable[[Any, Any], Any],
@@ -189,35 +202,39 @@ class Stream:
         delay: Duration = "0 s",
         notices: str | None = None,
         strict: bool = False,
-    ) -> "Stream":
+    ) -> Stream:
         """`unary` over two inputs, which share state, notices and routing.
 
         Both have the columns of `key` and `time`, of the same types. The kind of an event is "left"
         (this stream) or "right" (`other`). The watermark is that of the input that is behind.
         """
+        keys = [key] if isinstance(key, str) else list(key)
+        join = SideBySide((*keys, time))
         with defining(name):
-            if self.steps or other.steps:
+            if any(stream._has_operator for stream in (self, other)):
                 raise ConfigError(
                     "both inputs must be streams without a stateful operator before this one"
                 )
-            keys = [key] if isinstance(key, str) else list(key)
-            both, sides = side_by_side(self.source, other.source, [*keys, time])
-        joined = stream(both)
-        return joined.then(
-            EventMachine.of(
-                name,
-                key,
-                function,
-                state,
-                output,
-                to_arrow(joined.schema),
-                time=time,
-                delay=delay,
-                notices=notices,
-                strict=strict,
-                sides=sides,
-            )
-        )
+            both = _both(Both(self, other, join))
+
+        def define(input: pa.Schema) -> Sequence[Step]:
+            return [
+                EventMachine.of(
+                    name,
+                    key,
+                    function,
+                    state,
+                    output,
+                    input,
+                    time=time,
+                    delay=delay,
+                    notices=notices,
+                    strict=strict,
+                    sides=join.sides(input),
+                )
+            ]
+
+        return both._then(name, define)
 
     def windows(
         self,
@@ -229,25 +246,25 @@ class Stream:
         output: str,
         time: str | None = None,
         delay: Duration | None = None,
-    ) -> "Stream":
+    ) -> Stream:
         """Call `function(key, span, records)` when a window closes; it returns rows of `output`.
 
         `span` has the window's `start` and `end`; it is None for a counted window, which closes
         with its last record, has no event time and orders the records of an epoch by `time`.
         """
-        return collect(self, name, window, key, function, output, time, delay)
 
-    def transform(self, function: Transform) -> "Stream":
+        def define(input: pa.Schema) -> Sequence[Step]:
+            return collect(input, name, window, key, function, output, time, delay)
+
+        return self._then(name, define)
+
+    def transform(self, function: Transform) -> Stream:
         """Ordinary DataFrame code between or after stateful operators; it must be deterministic."""
-        if not self.steps:
-            return stream(function(self.source))
-        spark = self.source.sparkSession
-        schema = function(spark.createDataFrame([], self.schema)).schema
-        return replace(self, steps=(*self.steps, function), schema=schema)
+        return self._with(function)
 
-    def to(self, sink: Sink) -> "Job":
+    def to(self, sink: Sink) -> Job:
         """End the query in a sink."""
-        if not any(isinstance(step, Operator) for step in self.steps):
+        if not self._has_operator:
             raise ConfigError("this query keeps no state: use Spark's own writeStream for it")
         if not isinstance(sink, Sink):
             raise ConfigError(
@@ -256,140 +273,102 @@ class Stream:
             )
         return Job(self, sink)
 
-    def then(self, operator: Operator) -> "Stream":
-        """With any operator that was made for records of this stream's schema."""
-        return replace(self, steps=(*self.steps, operator), schema=to_spark(operator.output))
+    @property
+    def steps_on_spark(self) -> tuple[Step, ...]:
+        """What is left to do for each epoch: `rows` has seen the code before the first operator."""
+        steps = [step for step in self.steps if not isinstance(step, Later)]
+        code = list(takewhile(lambda step: not isinstance(step, Operator), steps))
+        return tuple(steps[len(code) :])
+
+    def defined(self, spark: SparkSession | None) -> Stream:
+        """With the steps defined that wait for columns which only Spark can tell."""
+        source = self.source
+        if self.rows is not None or self.schema is not None:
+            return self
+        if isinstance(source, Both):
+            left, right = source.left.defined(spark), source.right.defined(spark)
+            stream = _both(Both(left, right, source.join))
+        else:
+            stream = Stream(source, None, (), source)
+        for step in self.steps:
+            if isinstance(step, Later):
+                stream = stream._then(step.name, step.define)
+            else:
+                stream = stream._with(step, spark)
+        return stream
+
+    @property
+    def _has_operator(self) -> bool:
+        return any(isinstance(step, Operator | Later) for step in self.steps)
+
+    def _then(self, name: str, define: Callable[[pa.Schema], Sequence[Step]]) -> Stream:
+        """With the steps that an operator is defined as, for records of this stream."""
+        if self.schema is None:
+            return replace(self, steps=(*self.steps, Later(name, define)))
+        stream = self
+        for step in define(to_arrow(self.schema)):
+            stream = stream._with(step)
+        return stream
+
+    def _with(self, step: Step, spark: SparkSession | None = None) -> Stream:
+        steps = (*self.steps, step)
+        if isinstance(step, Operator):
+            return replace(self, steps=steps, schema=to_spark(step.output))
+        if self.rows is not None and not self._has_operator:
+            rows = step(self.rows)
+            check_source(rows)
+            return replace(self, steps=steps, rows=rows, schema=rows.schema)
+        schema, spark = None, spark or (None if self.rows is None else self.rows.sparkSession)
+        if self.schema is not None and isinstance(step, Preparation):
+            schema = to_spark(step.columns(to_arrow(self.schema)))
+        elif self.schema is not None and spark is not None:
+            schema = schema_after(spark, self.schema, step)
+        return replace(self, steps=steps, schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A whole query, ready to start."""
+class Both:
+    """Two inputs of one operator."""
 
-    stream: Stream
-    sink: Sink
-
-    def start(
-        self,
-        checkpoint: Location,
-        *,
-        workers: int | None = None,
-        bins: int | None = None,
-        initial: Initial | None = None,
-        after: SparkCheckpoint | None = None,
-        processing_time: str | None = None,
-        available_now: bool = False,
-        retention: int = 20,
-        cache_bytes: int = 8 << 30,
-        fetch_rate: float | None = None,
-        replicas: int | None = None,
-        query_name: str | None = None,
-        listener: Listener | None = None,
-        control: DataFrame | None = None,
-    ) -> Query:
-        """Start the query, or go on with the one in `checkpoint`.
-
-        `workers` and `bins` default to what the checkpoint says, in a new one to Spark's default
-        parallelism and 4096. A number of `workers` counts at the first start that names it: later
-        ones that name it again leave the routing as migrations have made it. `initial` gives a new
-        checkpoint's first state, by operator (and table). With `after`, a new checkpoint goes on
-        from the offsets of a query of Spark's own, over the same sources. The last `retention`
-        epochs can be read and restored. `cache_bytes` bounds the local files of an executor,
-        `fetch_rate` how many bytes a second its processes read from the checkpoint together.
-        Where workers are pinned to several executors, `replicas` others keep a copy of each one's
-        state, by default one; what that needs of Spark's settings is checked.
-        `listener` is called with an `EpochReport` after each epoch; the logger `godwit` gets the
-        same as a line. `control` is a stream of updates: id, bin and worker, if wanted also
-        operator, epoch (else the next one) and workers, their new number. Rows of one id that an
-        epoch reads are one request, and an id counts once (the last 200 are remembered).
-        """
-        source = self.stream.source
-        if after is not None:
-            check_sources(after, sources(source))
-        if control is not None:
-            source = with_control(source, control)
-        spark = source.sparkSession
-        store = open_store(checkpoint, to_write=True)
-        operators = [step for step in self.stream.steps if isinstance(step, Operator)]
-        given = tables_of(initial or {}, operators)
-        copies = check(spark.sparkContext, replicas)
-        self.sink.check(spark, self.stream.schema)
-        history = History(store)
-        spark_log.agree(history)
-        if not given and history.last() is None and INITIAL in history.intents():
-            raise CheckpointError(
-                str(store),
-                "the load of its initial state was interrupted. Give the initial state again, or "
-                "delete the checkpoint: it has published nothing",
-            )
-        if after is not None and history.last() is None:
-            check_new(history)
-            if after.operators and initial is None:
-                raise ConfigError(
-                    f"the query of Spark's checkpoint {after.path} has state; give it as "
-                    "initial={...}, or initial={} to go on without it"
-                )
-        driver = Driver(
-            store,
-            operators,
-            workers=workers,
-            bins=bins,
-            default_workers=spark.sparkContext.defaultParallelism,
-            retention=retention,
-            cache=CacheSpec(
-                f"godwit-{uuid.uuid4().hex}", cache_bytes, _local_directory(spark), fetch_rate
-            ),
-            replicas=copies,
-        )
-        pinning = Pinning(spark)
-        log = driver.spark_log()
-        ticking = with_ticks(source, driver.files.url(TICKS))
-        if driver.committed is None:
-            with _STARTING:
-                if after is not None:
-                    go_on(driver, after, given, pinning, log, sources(ticking))
-                elif given:
-                    load(driver, given, pinning)
-        engine = Engine(
-            driver,
-            self.stream.steps,
-            self.sink,
-            store.within(SPARK),
-            pinning,
-            query_name=query_name,
-            listener=listener,
-            controlled=control is not None,
-            interval=micros(processing_time) / 1e6 if processing_time else 0.0,
-        )
-        writer = ticking.writeStream.foreachBatch(engine).option("checkpointLocation", log.url)
-        if query_name:
-            writer = writer.queryName(query_name)
-        if available_now:
-            writer = writer.trigger(availableNow=True)
-        elif processing_time:
-            writer = writer.trigger(processingTime=processing_time)
-        with _STARTING, settings(spark, START_SETTINGS | _retaining(spark, retention)):
-            return Query(writer.start(), engine, available_now=available_now)
+    left: Stream
+    right: Stream
+    join: SideBySide
 
 
-def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:
-    """Spark's log reaches as far back as ours, so that every retained epoch can be restored."""
-    name = "spark.sql.streaming.minBatchesToRetain"
-    return {name: str(max(int(spark.conf.get(name) or 0), retention + 1))}
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An operator whose input has columns that are not known yet."""
+
+    name: str
+    define: Callable[[pa.Schema], Sequence[Step]]
+
+
+def then(stream: Stream, operator: Operator) -> Stream:
+    """With an operator that was made for records of the stream's schema."""
+    return stream._with(operator)
+
+
+def _both(inputs: Both) -> Stream:
+    """The records of two inputs."""
+    left, right = inputs.left, inputs.right
+    if (left.rows is None) != (right.rows is None):
+        raise ConfigError("one input is a DataFrame and the other a schema; make both the same")
+    if left.schema is None or right.schema is None:
+        return Stream(inputs, None, (), None)
+    columns = inputs.join.columns(to_arrow(left.schema), to_arrow(right.schema))
+    if left.rows is None or right.rows is None:
+        return Stream(inputs, None, (), to_spark(columns))
+    rows = inputs.join(left.rows, right.rows)
+    check_source(rows)
+    return Stream(inputs, rows, (), rows.schema)
 
 
 def _check_option(name: str, given: Any) -> None:
     """Suggest the option of `aggregate` that something which is no function may be meant for."""
-    near = get_close_matches(name, ("key", "time", "delay", "ttl", "window"), n=1)
-    if near and not isinstance(given, Aggregate):
-        raise ConfigError(f"there is no option '{name}'; did you mean '{near[0]}'?")
+    meant = near(name, ("key", "time", "delay", "ttl", "window"))
+    if meant and not isinstance(given, Aggregate):
+        raise ConfigError(f"there is no option '{name}'; did you mean '{meant}'?")
 
 
 def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
     return operator if ttl is None else Expiring.define(operator, ttl)
-
-
-def _local_directory(spark: SparkSession) -> str | None:
-    """On one machine: Spark's scratch directory. On a cluster each executor knows its own."""
-    if not is_alone(spark.sparkContext):
-        return None
-    return (spark.conf.get("spark.local.dir", None) or tempfile.gettempdir()).split(",")[0]

@@ -1,10 +1,8 @@
 """Windows that call a function when they close: which operator keeps their records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +11,8 @@ from godwit.model.schema import to_ddl
 from godwit.model.time import Duration
 from godwit.operators.definition import check_window_time, defining, find
 from godwit.operators.event_machine import EventMachine
-from godwit.operators.forms import List, Value
+from godwit.operators.forms import Form, List, Value
+from godwit.operators.state_machine import StateMachine
 from godwit.operators.windows import (
     END,
     START,
@@ -25,15 +24,12 @@ from godwit.operators.windows import (
     Sliding,
     Window,
 )
-from godwit.spark.types import to_arrow
+from godwit.spark.epoch import Step
 from godwit.spark.windows import Assign, Lasting
-
-if TYPE_CHECKING:
-    from godwit.api.stream import Stream
 
 
 def collect(
-    stream: Stream,
+    schema: pa.Schema,
     name: str,
     window: Window,
     key: str | Sequence[str],
@@ -41,10 +37,11 @@ def collect(
     output: str,
     time: str | None,
     delay: Duration | None,
-) -> Stream:
-    """An operator that keeps the records of windows and applies a function to each that closes."""
+) -> Sequence[Step]:
+    """An operator that keeps the records of windows and applies a function to each that closes,
+    with what has to be done to records of `schema` before."""
     keys = [key] if isinstance(key, str) else list(key)
-    schema = to_arrow(stream.schema)
+    before: list[Step] = []
     with defining(name):
         if isinstance(window, Counted):
             if delay is not None:
@@ -55,55 +52,49 @@ def collect(
                 raise ConfigError(f"its time '{time}' cannot be in the key")
         if isinstance(window, Session) and isinstance(window.gap, str):
             _check_until(window.gap, time or "", keys, schema)
-            stream = stream.transform(Lasting(time or "", window.gap))
+            before = [Lasting(time or "", window.gap)]
     if isinstance(window, Sliding):
-        stream = stream.transform(Assign(time or "", window))
-        schema = to_arrow(stream.schema)
+        assign = Assign(time or "", window)
+        before, schema = [assign], assign.columns(schema)
         keys += [START, END]
     kept = [field for field in schema if field.name not in keys]
     columns = tuple(field.name for field in kept)
     records = List(to_ddl(pa.schema([field.with_nullable(True) for field in kept])))
     if isinstance(window, Counted):
-        return stream.state_machine(
-            name,
-            key=key,
-            function=ApplyCounted(apply, columns, window.records),
-            state={"records": records, "open": Value("records long")},
-            output=output,
-            time=time,
-        )
+        counting = ApplyCounted(apply, columns, window.records)
+        state: dict[str, Form] = {"records": records, "open": Value("records long")}
+        return [StateMachine.of(name, key, counting, state, output, schema, time=time)]
     assert time is not None
     assert delay is not None
     if isinstance(window, Session):
-        moment = stream.schema[time].dataType.simpleString()
+        moment = to_ddl(pa.schema([pa.field("notice", schema.field(time).type)]))
         gap = (
             columns.index(window.gap)
             if isinstance(window.gap, str)
             else timedelta(microseconds=window.gap)
         )
         function: Any = ApplySession(apply, columns, gap, columns.index(time))
-        open, horizon = {"next": Value(f"notice {moment}")}, None
+        open, horizon = {"next": Value(moment)}, None
     else:
         function, open, horizon = (
             ApplySliding(apply, columns, tuple(keys[:-2])),
             {"open": Value("yes boolean")},
             (END, 0),
         )
-    return stream.then(
-        EventMachine.of(
-            name,
-            keys,
-            function,
-            {"records": records, **open},
-            output,
-            schema,
-            time=time,
-            delay=delay,
-            notices="",
-            horizon=horizon,
-            window=str(window),
-        )
+    machine = EventMachine.of(
+        name,
+        keys,
+        function,
+        {"records": records, **open},
+        output,
+        schema,
+        time=time,
+        delay=delay,
+        notices="",
+        horizon=horizon,
+        window=str(window),
     )
+    return [*before, machine]
 
 
 def _check_until(until: str, time: str, keys: Sequence[str], input: pa.Schema) -> None:

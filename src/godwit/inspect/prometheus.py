@@ -30,6 +30,13 @@ class PrometheusFile:
 
     Counters count from the start of the process, as Prometheus expects them to. With a `query`, all
     metrics have that as a label, so that those of several queries can be told apart.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "counts.prom"
+    >>> listener = PrometheusFile(path, query="counts")  # job.start(..., listener=listener)
+    >>> listener(EpochReport(epoch=7, seconds=0.5, parts={}, operators={}))
+    >>> path.read_text().splitlines()[2]
+    'godwit_epoch{query="counts"} 7'
     """
 
     def __init__(self, path: str | Path, query: str | None = None) -> None:

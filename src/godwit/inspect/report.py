@@ -26,6 +26,10 @@ class OperatorReport:
     `moved_records`, have another worker than in the epoch before; `left` ones are still to move in
     the open migration. `late` records were dropped; the watermark, if there is one, is in
     microseconds since 1970.
+
+    >>> report = reports[-1]  # of job.start(..., listener=reports.append)
+    >>> report.operators["counts"].workers
+    2
     """
 
     name: str
@@ -105,6 +109,10 @@ class ReplicaReport:
     """A copy of a worker's state, `lag` epochs behind and with `lacking` bytes to fetch.
 
     One of which nothing is known lags by all epochs, and what it lacks is not known.
+
+    >>> behind = ReplicaReport(worker=0, executor="2", lag=3, lacking=1 << 20)
+    >>> behind.lacking
+    1048576
     """
 
     worker: int
@@ -132,6 +140,10 @@ class EpochReport:
     `backlog` is how many offsets it leaves to read, of those that were there when the epoch before
     was planned, if the sources tell: records of Kafka, for example. `places` has the executor that
     each worker ran on, `replicas` is where copies of their state are to be, and how far these are.
+
+    >>> report = reports[-1]  # of job.start(..., listener=reports.append)
+    >>> report.records, report.seconds > 0
+    (3, True)
     """
 
     epoch: int

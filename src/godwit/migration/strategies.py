@@ -55,28 +55,48 @@ __all__ = [
 ]
 
 
-def all_at_once() -> AllAtOnce:
-    """All bins in one epoch."""
+def all_at_once() -> Strategy:
+    """All bins in one epoch.
+
+    >>> str(all_at_once())
+    'all-at-once'
+    """
     return AllAtOnce()
 
 
-def batched(bins: int) -> Batched:
-    """`bins` bins an epoch."""
+def batched(bins: int) -> Strategy:
+    """`bins` bins an epoch.
+
+    >>> str(batched(64))
+    'batched:64'
+    """
     return Batched(bins)
 
 
-def fluid() -> Fluid:
-    """One bin an epoch."""
+def fluid() -> Strategy:
+    """One bin an epoch.
+
+    >>> str(fluid())
+    'fluid'
+    """
     return Fluid()
 
 
-def matched(gap: int = 0) -> Matched:
-    """One bin an epoch for each pair of a maximum matching of sources and destinations."""
+def matched(gap: int = 0) -> Strategy:
+    """One bin an epoch for each pair of a maximum matching of sources and destinations.
+
+    >>> str(matched(gap=2))
+    'matched:2'
+    """
     return Matched(gap)
 
 
-def paced(budget: str = "20%") -> Paced:
-    """What destinations have fetched ahead, within a budget an epoch: `"+20 %"` or `"50 ms"`."""
+def paced(budget: str = "20%") -> Strategy:
+    """What destinations have fetched ahead, within a budget an epoch: `"+20 %"` or `"50 ms"`.
+
+    >>> str(paced("50 ms"))
+    'paced:50ms'
+    """
     return Paced(budget)
 
 

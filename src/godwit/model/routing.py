@@ -21,7 +21,11 @@ SLACK = 1.05  # of its share: what a worker may have so that no segment is cut i
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """From `epoch` on, `bin` is computed by `worker`."""
+    """From `epoch` on, `bin` is computed by `worker`.
+
+    >>> Update(epoch=7, bin=3, worker=1)  # query.schedule([...])
+    Update(epoch=7, bin=3, worker=1)
+    """
 
     epoch: int
     bin: int
@@ -30,7 +34,11 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One bin changing worker."""
+    """One bin changing worker.
+
+    >>> list(Routing.even(4, 1).moves_to(Routing.even(4, 2)))[0]
+    Move(bin=2, source=0, target=1)
+    """
 
     bin: int
     source: int

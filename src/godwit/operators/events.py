@@ -41,6 +41,28 @@ class Event(NamedTuple):
 
     `value` is a named tuple of the record's columns that are not in the key, or of those that the
     notice was scheduled with; `state` is the state of the key, to be read and changed.
+
+    >>> import godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> def remind(events, notify):
+    ...     for event in events:
+    ...         if event.kind == "record":
+    ...             notify(event.key, event.time + timedelta(minutes=5))
+    ...         yield event.key, event.kind
+    >>> reminders = gw.stream("user string, at timestamp").unary(
+    ...     "reminders",
+    ...     key="user",
+    ...     function=remind,
+    ...     state="n long",
+    ...     output="user string, kind string",
+    ...     time="at",
+    ...     notices="",
+    ... )
+    >>> simulation = Simulation(reminders.to(gw.files("reminders")))
+    >>> simulation.feed([{"user": "ann", "at": datetime(2026, 1, 1)}])
+    >>> simulation.finish()
+    >>> [row["kind"] for row in simulation.outputs()]
+    ['record', 'notice']
     """
 
     kind: str

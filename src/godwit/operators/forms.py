@@ -23,6 +23,23 @@ class Value:
 
     All attributes of a new key are None. `state.exists` says whether there is a row, and
     `state.clear()` removes it.
+
+    >>> import godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> def add(item, sale, state):
+    ...     state.total = (state.total or 0) + sale.price
+    ...     yield item, state.total
+    >>> totals = gw.stream("item string, price long").state_machine(
+    ...     "totals",
+    ...     key="item",
+    ...     function=add,
+    ...     state="total long",  # or {"name": gw.Value("total long"), ...}
+    ...     output="item string, total long",
+    ... )
+    >>> simulation = Simulation(totals.to(gw.files("totals")))
+    >>> simulation.feed([{"item": "pen", "price": 2}, {"item": "pen", "price": 3}])
+    >>> simulation.outputs()
+    [{'item': 'pen', 'total': 2}, {'item': 'pen', 'total': 5}]
     """
 
     columns: str
@@ -41,6 +58,23 @@ class List:
     """Rows in the order in which they were appended; an element is a value or a named tuple.
 
     `append` writes one row and reads nothing; iteration and `len` read; `clear` removes all.
+
+    >>> import godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> def note(user, view, state):
+    ...     state.urls.append(view.url)
+    ...     yield user, list(state.urls)
+    >>> notes = gw.stream("user string, url string").state_machine(
+    ...     "notes",
+    ...     key="user",
+    ...     function=note,
+    ...     state={"urls": gw.List("url string")},
+    ...     output="user string, urls array<string>",
+    ... )
+    >>> simulation = Simulation(notes.to(gw.files("notes")))
+    >>> simulation.feed([{"user": "ann", "url": "/"}, {"user": "ann", "url": "/a"}])
+    >>> simulation.outputs()[-1]
+    {'user': 'ann', 'urls': ['/', '/a']}
     """
 
     columns: str
@@ -60,6 +94,23 @@ class Map:
 
     A put writes one row and reads nothing, nor does `del`, which is no error where there is no
     such key; `clear` removes all. Its own keys are of types that a key can have and never null.
+
+    >>> import godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> def visit(user, view, state):
+    ...     state.visits[view.url] = state.visits.get(view.url, 0) + 1
+    ...     yield user, view.url, state.visits[view.url]
+    >>> visits = gw.stream("user string, url string").state_machine(
+    ...     "visits",
+    ...     key="user",
+    ...     function=visit,
+    ...     state={"visits": gw.Map("url string", "n long")},
+    ...     output="user string, url string, n long",
+    ... )
+    >>> simulation = Simulation(visits.to(gw.files("visits")))
+    >>> simulation.feed([{"user": "ann", "url": "/"}, {"user": "ann", "url": "/"}])
+    >>> simulation.outputs()[-1]
+    {'user': 'ann', 'url': '/', 'n': 2}
     """
 
     keys: str

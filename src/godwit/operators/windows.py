@@ -17,7 +17,12 @@ Apply = Callable[[Any, Any, Sequence[Any]], Iterable[tuple[Any, ...]] | None]
 
 
 class Span(NamedTuple):
-    """The time of a window: from its start up to, but without, its end."""
+    """The time of a window: from its start up to, but without, its end.
+
+    >>> span = Span(datetime(2026, 1, 1, 12), datetime(2026, 1, 1, 13))
+    >>> span.time.isoformat()
+    '2026-01-01T12:59:59.999999'
+    """
 
     start: datetime
     end: datetime
@@ -33,6 +38,9 @@ class Sliding:
     """Windows of one length that begin every `slide`; both in microseconds.
 
     They are aligned to 1970-01-01, and [start, end): a record on a border is in the later window.
+
+    >>> sliding("10 s", "5 s")
+    Sliding(length=10000000, slide=5000000)
     """
 
     length: int
@@ -49,7 +57,11 @@ class Sliding:
 @dataclass(frozen=True, slots=True)
 class Session:
     """Windows that end when a key has had no record for `gap` microseconds; or, if that is the name
-    of a column, none before the times that its records have there."""
+    of a column, none before the times that its records have there.
+
+    >>> session("1 s")
+    Session(gap=1000000)
+    """
 
     gap: int | str
 
@@ -65,7 +77,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Windows of so many records of a key, in the order in which they come."""
+    """Windows of so many records of a key, in the order in which they come.
+
+    >>> counted(2).records
+    2
+    """
 
     records: int
 
@@ -78,20 +94,31 @@ Window = Sliding | Session | Counted
 
 
 def tumbling(length: Duration) -> Sliding:
-    """One window after the other: `tumbling("10 minutes")`."""
+    """One window after the other.
+
+    >>> str(tumbling("10 seconds"))
+    '10000000 us every 10000000 us'
+    """
     return Sliding(micros(length), micros(length))
 
 
 def sliding(length: Duration, slide: Duration) -> Sliding:
-    """Windows that overlap: `sliding("1 minute", "1 second")`."""
+    """Windows that overlap.
+
+    >>> str(sliding("10 seconds", "1 second"))
+    '10000000 us every 1000000 us'
+    """
     return Sliding(micros(length), micros(slide))
 
 
 def session(gap: Duration | None = None, *, until: str | None = None) -> Session:
-    """A window for as long as records of a key come: `session("30 minutes")`.
+    """A window for as long as records of a key come.
 
     With `session(until="closes")` a record keeps it open until the time in that column, which is
     after its own; a record without one is in no window.
+
+    >>> str(session("1 second")), str(session(until="closes"))
+    ('sessions with gaps of 1000000 us', 'sessions until closes')
     """
     if gap is not None and until is None:
         return Session(micros(gap))
@@ -101,7 +128,11 @@ def session(gap: Duration | None = None, *, until: str | None = None) -> Session
 
 
 def counted(records: int) -> Counted:
-    """A window for every so many records of a key: `counted(100)`."""
+    """A window for every so many records of a key.
+
+    >>> counted(100)
+    Counted(records=100)
+    """
     return Counted(records)
 
 

@@ -8,7 +8,11 @@ from typing import Any, Self
 @dataclass(frozen=True, slots=True)
 class Held:
     """What an executor has of a worker's state: all files of `epoch`, if it has ever had all of
-    one; `lacking` bytes of the newest epoch that it has seen."""
+    one; `lacking` bytes of the newest epoch that it has seen.
+
+    >>> Held(epoch=7).lacking
+    0
+    """
 
     epoch: int | None
     lacking: int = 0

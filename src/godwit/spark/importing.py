@@ -41,6 +41,11 @@ class SparkCheckpoint:
     `operators` are the kinds of its stateful operators by their numbers. `offsets` are the files of
     Spark's log that a query needs in order to go on: those of `batch`, of the one before it, and of
     the next one if that had begun.
+
+    >>> import godwit as gw
+    >>> before = gw.spark_checkpoint(spark, home / "old")  # of words.groupBy("word").count()
+    >>> [(row.word, row.n) for row in before.state(n=gw.count()).sort("word").collect()]
+    [('be', 1), ('to', 2)]
     """
 
     spark: SparkSession
@@ -125,6 +130,10 @@ def spark_checkpoint(spark: SparkSession, path: str | PathLike[str]) -> SparkChe
 
     It may lie on any filesystem that Spark reads. Stop the query before: what it commits after this
     call is not taken over. Raises CheckpointError.
+
+    >>> before = spark_checkpoint(spark, home / "old")  # of words.groupBy("word").count()
+    >>> before.batch, before.operators  # job.start(..., after=before)
+    (0, {0: 'stateStoreSave'})
     """
     text = fspath(path)
     with _reading(text), scratch() as copy:

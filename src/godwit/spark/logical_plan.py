@@ -1,9 +1,13 @@
 """What Spark's plan of a streaming DataFrame consists of."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from godwit.errors import ConfigError
 
 # Nodes that keep state between micro-batches when their input is a stream; others keep none.
 _STATEFUL = {
@@ -53,3 +57,21 @@ def _find(plan: Any) -> str | None:
     if name in _STATEFUL or (name == "Join" and all(one.isStreaming() for one in inputs)):
         return name
     return next((found for one in inputs if (found := _find(one))), None)
+
+
+def check_source(rows: DataFrame) -> None:
+    """Refuse what a query cannot be over."""
+    if not rows.isStreaming:
+        raise ConfigError("godwit.stream needs a streaming DataFrame: use spark.readStream")
+    if stateful := stateful_node(rows):
+        raise ConfigError(
+            f"the streaming DataFrame keeps state in Spark ({stateful}), which would miss epochs "
+            "that Godwit does not compute again after a restart; use an operator of Godwit instead"
+        )
+
+
+def schema_after(
+    spark: SparkSession, schema: StructType, code: Callable[[DataFrame], DataFrame]
+) -> StructType:
+    """What DataFrame code makes of the columns of its input."""
+    return code(spark.createDataFrame([], schema)).schema

@@ -30,6 +30,17 @@ class Sink(Protocol):
     """Takes the outputs of each epoch, in the order of the epochs, after the epoch is published.
 
     After a crash the newest epoch may be delivered again: the same epoch, commit and rows.
+
+    >>> class Printed:
+    ...     guarantee = "at least once: after a crash the newest epoch may be printed again"
+    ...
+    ...     def check(self, spark, schema):
+    ...         print("columns:", *schema.names)
+    ...
+    ...     def deliver(self, epoch, rows, commit, count):
+    ...         print(f"epoch {epoch}:", *rows.toArrow().to_pylist())
+    >>> isinstance(Printed(), Sink)
+    True
     """
 
     @property
@@ -49,33 +60,52 @@ class Sink(Protocol):
         ...
 
 
-def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any) -> "FilesSink":
+def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any) -> Sink:
     """Files below `path`, one directory an epoch: exactly once.
 
     `spark.read.parquet(path)` shows the rows of the delivered epochs, with a column `epoch`. An
     epoch in which the operators gave nothing has no directory. `options` are those of Spark's
     writer for the format.
+
+    >>> files("output", "json", compression="gzip").guarantee.partition(":")[0]
+    'exactly once'
     """
     return FilesSink(local_directory(path, "sink"), format, options)
 
 
-def table(name: str) -> "TableSink":
-    """A Spark table partitioned by a column `epoch`, made if missing: an epoch is one partition."""
+def table(name: str) -> Sink:
+    """A Spark table partitioned by a column `epoch`, made if missing: an epoch is one partition.
+
+    >>> table("counts").guarantee.partition(",")[0]
+    'exactly once'
+    """
     return TableSink(name)
 
 
-def foreach_batch(function: Callable[[DataFrame, int], None]) -> "FunctionSink":
-    """Call `function(rows, epoch)` for every epoch, also one without rows: at least once."""
+def foreach_batch(function: Callable[[DataFrame, int], None]) -> Sink:
+    """Call `function(rows, epoch)` for every epoch, also one without rows: at least once.
+
+    >>> foreach_batch(lambda rows, epoch: rows.show()).guarantee.partition(":")[0]
+    'at least once'
+    """
     return FunctionSink(function)
 
 
-def console(rows: int = 20) -> "ConsoleSink":
-    """Print the first rows of every epoch."""
+def console(rows: int = 20) -> Sink:
+    """Print the first rows of every epoch.
+
+    >>> console(rows=5)
+    ConsoleSink(rows=5)
+    """
     return ConsoleSink(rows)
 
 
-def memory(name: str) -> "MemorySink":
-    """Keep all rows in the driver, as a temporary view with a column `epoch`. For small outputs."""
+def memory(name: str) -> Sink:
+    """Keep all rows in the driver, as a temporary view with a column `epoch`. For small outputs.
+
+    >>> memory("counts").guarantee  # then spark.table("counts")
+    'exactly once within this process; nothing is left when it ends'
+    """
     return MemorySink(name)
 
 

@@ -35,6 +35,10 @@ def read_state(
 
     The columns are those of the key, the sub-key of a list or map, and the values; then `_bin` and
     `_worker`. It reads committed files only and never disturbs a running query.
+
+    >>> rows = read_state(spark, home / "checkpoint", "counts")  # of a query that counts words
+    >>> [(row.word, row.n) for row in rows.sort("word").collect()]
+    [('be', 1), ('to', 2)]
     """
     snapshot = Snapshot.open(checkpoint, operator, epoch=epoch, table=table)
     slices = min(SEGMENTS, spark.sparkContext.defaultParallelism)

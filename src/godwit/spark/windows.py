@@ -1,26 +1,40 @@
-"""What windows and two inputs need of Spark: DataFrame code before an operator."""
+"""What windows and two inputs need before an operator: once as DataFrame code, once for Arrow.
 
-from __future__ import annotations
+Both ways give the same rows; Arrow's is for simulations, which have no Spark.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from godwit.errors import ConfigError
+from godwit.model.schema import to_ddl
 from godwit.operators.definition import INPUT
 from godwit.operators.events import Side
-from godwit.operators.windows import (
-    END,
-    START,
-    Sliding,
-)
+from godwit.operators.windows import END, START, Sliding
 from godwit.spark.route import column
+from godwit.state.keys import flat
 
-if TYPE_CHECKING:
-    pass
+
+@runtime_checkable
+class Preparation(Protocol):
+    """A step of our own before an operator, which needs no Spark."""
+
+    def __call__(self, rows: DataFrame, /) -> DataFrame: ...
+
+    def columns(self, schema: pa.Schema) -> pa.Schema:
+        """The columns that come out, of records of `schema`."""
+        ...
+
+    def records(self, rows: pa.Table) -> pa.Table:
+        """The rows that come out."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,25 @@ class Assign:
             sf.col("_window.end").alias(END),
         )
 
+    def columns(self, schema: pa.Schema) -> pa.Schema:
+        kept = [field for field in schema if field.name not in (START, END)]
+        kind = schema.field(self.time).type
+        return pa.schema([*kept, pa.field(START, kind), pa.field(END, kind)])
+
+    def records(self, rows: pa.Table) -> pa.Table:
+        length, slide = self.window.length, self.window.slide
+        rows = rows.filter(pc.is_valid(rows.column(self.time)))
+        times = flat(rows.column(self.time)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        back = np.arange(-(-length // slide)) * slide
+        starts = (times - times % slide)[:, None] - back
+        index, which = np.nonzero(times[:, None] < starts + length)
+        kind, chosen = rows.schema.field(self.time).type, starts[index, which]
+        taken = rows.take(pa.array(index))
+        spans = {START: chosen, END: chosen + length}
+        columns = {name: taken.column(name) for name in rows.column_names if name not in spans}
+        columns |= {name: pa.array(moments).cast(kind) for name, moments in spans.items()}
+        return pa.table(columns, schema=self.columns(rows.schema))
+
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
@@ -53,33 +86,80 @@ class Lasting:
     def __call__(self, rows: DataFrame) -> DataFrame:
         return rows.where(column(self.until) > column(self.time))
 
+    def columns(self, schema: pa.Schema) -> pa.Schema:
+        return schema
 
-def side_by_side(
-    left: DataFrame, right: DataFrame, shared: Sequence[str]
-) -> tuple[DataFrame, tuple[Side, ...]]:
+    def records(self, rows: pa.Table) -> pa.Table:
+        return rows.filter(pc.greater(rows.column(self.until), rows.column(self.time)))
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
     """Two inputs as one, whose column `_input` says which; each has its own columns besides those
-    that both share."""
-    for name in shared:
-        kinds = []
-        for rows in (left, right):
-            if name not in rows.columns:
-                raise ConfigError(f"column '{name}' is not in both inputs")
-            kinds.append(rows.schema[name].dataType)
-        if kinds[0] != kinds[1]:
-            raise ConfigError(
-                f"column '{name}' is {kinds[0].simpleString()} on the left and "
-                f"{kinds[1].simpleString()} on the right; cast one of them"
-            )
-    time = shared[-1]
-    inputs, sides = [], []
-    for number, (kind, rows) in enumerate((("left", left), ("right", right))):
-        own = {f"{kind}_{name}": name for name in rows.columns if name not in shared}
-        inputs.append(
+    that both share, of which the last is the time."""
+
+    shared: Sequence[str]
+
+    def __call__(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        inputs = [
             rows.select(
                 sf.lit(number).cast("tinyint").alias(INPUT),
-                *map(column, shared),
-                *(column(name).alias(alias) for alias, name in own.items()),
+                *map(column, self.shared),
+                *(column(name).alias(alias) for alias, name in self._own(kind, rows.columns)),
             )
+            for number, (kind, rows) in enumerate((("left", left), ("right", right)))
+        ]
+        return inputs[0].unionByName(inputs[1], allowMissingColumns=True)
+
+    def columns(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
+        """The columns of both; refuses inputs that do not share what they must."""
+        shared = []
+        for name in self.shared:
+            fields = [input.field(name) for input in (left, right) if name in input.names]
+            if len(fields) < 2:
+                raise ConfigError(f"column '{name}' is not in both inputs")
+            if fields[0].type != fields[1].type:
+                plain = [pa.schema([field.with_nullable(True)]) for field in fields]
+                kinds = [to_ddl(one).removeprefix(f"`{name}` ") for one in plain]
+                raise ConfigError(
+                    f"column '{name}' is {kinds[0]} on the left and {kinds[1]} on the right; cast "
+                    "one of them"
+                )
+            shared.append(fields[0].with_nullable(any(field.nullable for field in fields)))
+        own = [
+            pa.field(alias, input.field(name).type)
+            for kind, input in (("left", left), ("right", right))
+            for alias, name in self._own(kind, input.names)
+        ]
+        return pa.schema([pa.field(INPUT, pa.int8(), nullable=False), *shared, *own])
+
+    def sides(self, schema: pa.Schema) -> tuple[Side, ...]:
+        """Of records that are side by side: where the columns of each input are."""
+        return tuple(
+            Side(
+                kind,
+                {
+                    self.shared[-1]: self.shared[-1],
+                    **{
+                        alias: alias.removeprefix(f"{kind}_")
+                        for alias in schema.names[1 + len(self.shared) :]
+                        if alias.startswith(f"{kind}_")
+                    },
+                },
+            )
+            for kind in ("left", "right")
         )
-        sides.append(Side(kind, {time: time, **own}))
-    return inputs[0].unionByName(inputs[1], allowMissingColumns=True), tuple(sides)
+
+    def records(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        schema = self.columns(left.schema, right.schema)
+        both = []
+        for number, (kind, rows) in enumerate((("left", left), ("right", right))):
+            names = {name: name for name in self.shared} | dict(self._own(kind, rows.column_names))
+            columns = {alias: rows.column(name) for alias, name in names.items()}
+            columns[INPUT] = pa.array(np.full(rows.num_rows, number, np.int8))
+            missing = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema}
+            both.append(pa.table(missing | columns, schema=schema))
+        return pa.concat_tables(both)
+
+    def _own(self, kind: str, names: Sequence[str]) -> list[tuple[str, str]]:
+        return [(f"{kind}_{name}", name) for name in names if name not in self.shared]

@@ -1,16 +1,22 @@
 """Epochs without Spark: the same driver, log, files and operators, in this process."""
 
+from __future__ import annotations
+
+import shutil
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from godwit import faults
+from godwit.api.job import Job
 from godwit.driver.driver import Driver
 from godwit.inspect.snapshot import Snapshot
 from godwit.log.intent import Intent
@@ -23,16 +29,19 @@ from godwit.operators.base import Operator
 from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH, FileRef
 from godwit.testing.prefold import folded
+from godwit.testing.steps import Code, arrow_steps
 from godwit.worker.work import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Rows = Iterable[Mapping[str, Any]]
 Row = dict[str, Any]
 
 
-class Simulation:
-    """One operator, or one behind the other, over a replayable list of batches, run as Structured
-    Streaming would run them. What is asked of an operator is asked of the last, unless another is
-    named.
+class Epochs:
+    """Steps over a replayable list of batches, run as Structured Streaming would run them. What is
+    asked of an operator is asked of the last, unless another is named.
 
     A process death is an exception from `godwit.faults.handler`; `restart` then opens the
     checkpoint again, and `resume` replays the epoch that was not committed with the same batch.
@@ -41,36 +50,21 @@ class Simulation:
 
     Where an operator allows it, records are folded before workers get them in about every other
     epoch, so that no test passes which does not pass either way.
-
-    >>> import tempfile, godwit as gw
-    >>> from godwit.operators import AggregateOperator
-    >>> from godwit.testing import Simulation
-    >>> schema = pa.schema({"word": pa.string()})
-    >>> counts = AggregateOperator.of("counts", "word", {"n": gw.count()}, schema)
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     sim = Simulation(Path(directory), counts, schema, workers=2, bins=16)
-    ...     sim.feed([{"word": "a"}, {"word": "b"}, {"word": "a"}])
-    ...     migration = sim.migrate(Routing.even(16, 3))
-    ...     sim.feed([{"word": "a"}])
-    ...     sorted((row["word"], row["n"]) for row in sim.state())
-    [('a', 3), ('b', 1)]
     """
 
     def __init__(
         self,
         checkpoint: Path,
-        operators: Operator | Sequence[Operator],
-        schema: pa.Schema,
+        steps: Sequence[Operator | Code],
         *,
-        workers: int = 2,
-        bins: int = 64,
-        retention: int = 20,
+        workers: int,
+        bins: int,
+        retention: int,
         hashes: Callable[[pa.Table], Hashes] = hash_rows,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._checkpoint = checkpoint
-        self._operators = [operators] if isinstance(operators, Operator) else list(operators)
-        self._schema = schema
+        self._steps = list(steps)
         self._hashes = hashes
         self._clock = clock
         self._retention = retention
@@ -94,6 +88,10 @@ class Simulation:
         )
 
     @property
+    def _operators(self) -> list[Operator]:
+        return [step for step in self._steps if isinstance(step, Operator)]
+
+    @property
     def _operator(self) -> Operator:
         return self._operators[-1]
 
@@ -102,21 +100,13 @@ class Simulation:
         """The newest epoch in Spark's log of commits; -1 before the first."""
         return self._committed
 
-    def restart(
-        self,
-        *,
-        workers: int | None = None,
-        bins: int | None = None,
-        operator: Operator | None = None,
-    ) -> None:
-        """Open the checkpoint as a new process would."""
-        if operator is not None:
-            self._operators[-1] = operator
-        self.driver = self._open(workers, bins)
+    @property
+    def _nothing(self) -> pa.Table:
+        """A batch without records."""
+        raise NotImplementedError
 
-    def feed(self, rows: Rows) -> None:
-        """Run one epoch over `rows`; after a death, call `resume` on the restarted simulation."""
-        self._batches.append(pa.Table.from_pylist(list(rows), schema=self._schema))
+    def _offer(self, batch: pa.Table) -> None:
+        self._batches.append(batch)
         self.resume()
 
     def resume(self) -> None:
@@ -128,9 +118,15 @@ class Simulation:
             self._committed = epoch
             faults.reach("commit", "after", epoch)
 
-    def migrate(self, target: Routing, *, operator: str | None = None, **options: Any) -> int:
-        """Start a migration to `target`; returns its id."""
-        return self.driver.migrate(operator or self._operator.name, target, **options).id
+    def migrate(self, target: Routing | int, *, operator: str | None = None, **options: Any) -> int:
+        """Start a migration to a routing, or to so many workers; returns its id.
+
+        It goes on from epoch to epoch. Its options are those of `Query.migrate`.
+        """
+        name = operator or self._operator.name
+        if isinstance(target, int):
+            target = self.driver.routing(name).spread(target)
+        return self.driver.migrate(name, target, **options).id
 
     def abort(self, migration: int, *, rollback: bool = False, operator: str | None = None) -> None:
         """End an open migration, or move its bins back."""
@@ -149,7 +145,7 @@ class Simulation:
     def finish(self) -> None:
         """End the stream: an epoch without records, in which all timers fire."""
         self.driver.finish()
-        self.feed([])
+        self._offer(self._nothing)
 
     def restore(self, epoch: int) -> None:
         """Roll checkpoint and log of commits back to a retained epoch, with no process running.
@@ -175,19 +171,29 @@ class Simulation:
         decided = self.driver.begin(epoch, NO_SPARK, str(epoch), executors=self.executors)
         if isinstance(decided, Intent):
             rows, receipts = self._batches[epoch], {}
-            for operator in self._operators:
-                work = self.driver.work(decided, operator.name)
-                receipts[operator.name] = list(
-                    self._receipts(work, decided.routings[operator.name], rows)
-                )
-                refs = [receipt.outputs for receipt in receipts[operator.name] if receipt.outputs]
-                rows = pa.Table.from_pylist(self._read(refs), schema=operator.output)
+            for step in self._steps[: self._steps.index(self._operator) + 1]:
+                if not isinstance(step, Operator):
+                    rows = step(rows)
+                    continue
+                work = self.driver.work(decided, step.name)
+                receipts[step.name] = list(self._receipts(work, decided.routings[step.name], rows))
+                refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
+                rows = pa.Table.from_pylist(self._read(refs), schema=step.output)
             faults.reach("receipts", "before", epoch)
             decided = self.driver.commit(decided, receipts)
         faults.reach("sink", "before", epoch)
         refs = [FileRef.from_json(ref) for ref in decided.outputs[self._operator.name]]
-        self.sink[epoch] = self._read(refs)
+        self.sink[epoch] = self._delivered(self._read(refs))
         faults.reach("sink", "after", epoch)
+
+    def _delivered(self, rows: list[Row]) -> list[Row]:
+        """What the code behind the last operator makes of its rows."""
+        later = self._steps[self._steps.index(self._operator) + 1 :]
+        table = pa.Table.from_pylist(rows, schema=self._operator.output) if later else None
+        for step in later:
+            assert not isinstance(step, Operator)
+            table = step(table)
+        return rows if table is None else table.to_pylist()
 
     def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterator[Receipt]:
         """Route the batch as F does, and let each worker work on its records."""
@@ -219,6 +225,127 @@ class Simulation:
             data = pa.BufferReader(self.driver.files.read(ref.name))
             rows += pq.ParquetFile(data).read(use_threads=False).to_pylist()
         return rows
+
+
+class OperatorSimulation(Epochs):
+    """One operator, or one behind the other, for tests of operators and of the runtime."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        operators: Operator | Sequence[Operator],
+        schema: pa.Schema,
+        *,
+        workers: int = 2,
+        bins: int = 64,
+        retention: int = 20,
+        hashes: Callable[[pa.Table], Hashes] = hash_rows,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        steps = [operators] if isinstance(operators, Operator) else list(operators)
+        self._schema = schema
+        super().__init__(
+            checkpoint,
+            steps,
+            workers=workers,
+            bins=bins,
+            retention=retention,
+            hashes=hashes,
+            clock=clock,
+        )
+
+    def feed(self, rows: Rows) -> None:
+        """Run one epoch over `rows`; after a death, call `resume` on the restarted simulation."""
+        self._offer(pa.Table.from_pylist(list(rows), schema=self._schema))
+
+    def restart(
+        self,
+        *,
+        workers: int | None = None,
+        bins: int | None = None,
+        operator: Operator | None = None,
+    ) -> None:
+        """Open the checkpoint as a new process would."""
+        if operator is not None:
+            self._steps[-1] = operator
+        self.driver = self._open(workers, bins)
+
+    @property
+    def _nothing(self) -> pa.Table:
+        return self._schema.empty_table()
+
+
+class Simulation(Epochs):
+    """Runs the job that Spark would run, in this process and in milliseconds, for unit tests.
+
+    Operators, state files, the log and migrations are the real ones. The sink is not used:
+    `outputs` has the rows. DataFrame code of your own (`transform`) needs Spark: give a session as
+    `spark`, or describe the job over a streaming DataFrame. Without a `checkpoint`, files are in a
+    temporary directory, which goes with the simulation.
+
+    >>> import godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> def job(views):
+    ...     counts = gw.stream(views).aggregate(
+    ...         "users",
+    ...         key="user",
+    ...         window=gw.tumbling("1 minute"),
+    ...         time="at",
+    ...         delay="0 s",
+    ...         n=gw.count(),
+    ...     )
+    ...     return counts.to(gw.files("output"))
+    >>> from datetime import datetime
+    >>> simulation = Simulation(job("user string, at timestamp"))
+    >>> simulation.feed([{"user": "ann", "at": datetime(2026, 1, 1, 12, 0, 5)}])
+    >>> migration = simulation.migrate(3)  # workers
+    >>> simulation.feed([{"user": "ann", "at": datetime(2026, 1, 1, 12, 0, 7)}])
+    >>> simulation.outputs()  # the window is open
+    []
+    >>> simulation.restart()  # as after a crash
+    >>> simulation.finish()
+    >>> [(row["user"], row["n"]) for row in simulation.outputs()]
+    [('ann', 2)]
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        checkpoint: str | Path | None = None,
+        *,
+        workers: int = 2,
+        bins: int = 64,
+        retention: int = 20,
+        spark: SparkSession | None = None,
+    ) -> None:
+        self._spark = spark
+        self._source, steps = arrow_steps(job.stream, spark)
+        if checkpoint is None:
+            checkpoint = tempfile.mkdtemp(prefix="godwit-simulation-")
+            weakref.finalize(self, shutil.rmtree, checkpoint, ignore_errors=True)
+        super().__init__(Path(checkpoint), steps, workers=workers, bins=bins, retention=retention)
+
+    def feed(self, rows: Rows = (), *, left: Rows = (), right: Rows = ()) -> None:
+        """Run one epoch over records; of a job with two inputs, over those of `left` and `right`.
+
+        A column that a record leaves out is null. A time without a zone is in UTC.
+        """
+        self._offer(self._source.batch(list(rows), list(left), list(right)))
+
+    def restart(
+        self, job: Job | None = None, *, workers: int | None = None, bins: int | None = None
+    ) -> None:
+        """Go on with the checkpoint as a new process would, perhaps with a changed job.
+
+        Raises IncompatibleError if that does not fit the state.
+        """
+        if job is not None:
+            self._source, self._steps = arrow_steps(job.stream, self._spark)
+        self.driver = self._open(workers, bins)
+
+    @property
+    def _nothing(self) -> pa.Table:
+        return self._source.batch([], [], [])
 
 
 def _total_order(operator: Operator, columns: Sequence[str]) -> list[tuple[str, str]]:

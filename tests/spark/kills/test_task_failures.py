@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
 
 def start(spark: SparkSession, home: Path, job: gw.Job | None = None) -> gw.Query:
     job = job or bank.job(spark, home)
-    return job.start(home / "checkpoint", workers=2, available_now=True)
+    return job.start(home / "checkpoint", workers=2, trigger=gw.available_now())
 
 
 def worker_of_struck_branch(home: Path) -> int:

@@ -61,10 +61,8 @@ def start(
         .start(
             home / "checkpoint",
             workers=workers,
-            bins=bins,
+            options=gw.Options(bins=bins, replicas=replicas, retention=1000),
             initial={"counts": spark.range(KNOWN).selectExpr("id AS k", "id AS n")},
-            replicas=replicas,
-            retention=1000,
         )
     )
 

@@ -59,7 +59,7 @@ def main(home: Path, java: str) -> None:
             output=SCHEMA,
         )
         .to(gw.files(home / "output"))
-        .start(home / "checkpoint", workers=WORKERS, replicas=1, retention=1000)
+        .start(home / "checkpoint", workers=WORKERS, options=gw.Options(replicas=1, retention=1000))
     )
     story = Story(spark, query, History(home / "checkpoint"))
     placement = story.settled()

@@ -56,12 +56,18 @@ def main(
     if timed:
         job = timed_query.job(spark, here)
         job.start(
-            here / "checkpoint", workers=workers, bins=8, available_now=True
+            here / "checkpoint",
+            workers=workers,
+            options=gw.Options(bins=8),
+            trigger=gw.available_now(),
         ).await_termination()
         return
     function = statement if overtaken_at is None else Overtaken(here, overtaken_at)
     query = bank.job(spark, here, function).start(
-        here / "checkpoint", workers=workers, retention=RETENTION, available_now=not endless
+        here / "checkpoint",
+        workers=workers,
+        options=gw.Options(retention=RETENTION),
+        trigger=None if endless else gw.available_now(),
     )
     if endless:
         query.process_all_available()

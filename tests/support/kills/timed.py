@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import godwit as gw
+from godwit.api.stream import then
 from godwit.inspect.audit import verify
 from godwit.inspect.snapshot import Snapshot
 from godwit.log.history import History
@@ -27,7 +28,8 @@ def feed(home: Path) -> Feed:
 
 
 def job(spark: SparkSession, home: Path) -> gw.Job:
-    return gw.stream(feed(home).stream(spark)).then(PAIRS.operator).to(gw.files(home / "output"))
+    pairs = then(gw.stream(feed(home).stream(spark)), PAIRS.operator)
+    return pairs.to(gw.files(home / "output"))
 
 
 def batch(number: int) -> list[Row]:

@@ -1,0 +1,110 @@
+"""A whole query, ready to start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Never
+
+from godwit.api.query import Query
+from godwit.errors import ConfigError
+from godwit.model.options import AvailableNow, Options, Trigger, near
+from godwit.spark.epoch import Listener
+from godwit.spark.importing import SparkCheckpoint
+from godwit.spark.initial_state import Initial
+from godwit.spark.sinks import Sink
+from godwit.spark.start import start
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from godwit.api.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A whole query: start it on Spark, or test it without (`godwit.testing.Simulation`).
+
+    >>> import godwit as gw
+    >>> from godwit.testing import Simulation
+    >>> words = gw.stream("word string").aggregate("counts", key="word", n=gw.count())
+    >>> job = words.to(gw.files("output"))
+    >>> simulation = Simulation(job)
+    >>> simulation.feed([{"word": "to"}, {"word": "be"}, {"word": "to"}])
+    >>> sorted((row["word"], row["n"]) for row in simulation.outputs())
+    [('be', 1), ('to', 2)]
+    """
+
+    stream: Stream
+    sink: Sink
+
+    def start(
+        self,
+        checkpoint: str | Path,
+        *,
+        workers: int | None = None,
+        trigger: Trigger | None = None,
+        options: Options | None = None,
+        initial: Initial | None = None,
+        after: SparkCheckpoint | None = None,
+        listener: Listener | None = None,
+        control: DataFrame | None = None,
+        **unknown: Never,
+    ) -> Query:
+        """Start the query, or go on with the one in `checkpoint`.
+
+        - `workers`: by default what the checkpoint says; in a new one Spark's default parallelism.
+          A number counts at the first start that names it. Later starts that name it again leave
+          the routing as migrations have made it.
+        - `trigger`: the time from one epoch to the next, such as `"5 seconds"`, or
+          `gw.available_now()`. By default an epoch runs as soon as there is data.
+        - `options`: what most queries leave as it is, see `Options`.
+        - `initial`: the first state of a new checkpoint, by operator (and table).
+        - `after`: a new checkpoint goes on from the offsets of this query of Spark's own, over the
+          same sources.
+        - `listener`: is called with an `EpochReport` after each epoch. The logger `godwit` gets the
+          same as a line.
+        - `control`: a stream of updates with the columns id, bin and worker, if wanted also
+          operator, epoch (else the next one) and workers, their new number. Rows of one id that an
+          epoch reads are one request, and an id counts once (the last 200 are remembered).
+
+        Raises ConfigError, CheckpointError, IncompatibleError, FencedError and DamagedFileError.
+        """
+        for name in unknown:
+            raise ConfigError(_unknown(name))
+        rows, schema = self.stream.rows, self.stream.schema
+        if rows is None or schema is None:
+            raise ConfigError(
+                "this job is over a schema, so it can be simulated, but not started: describe it "
+                "again over a streaming DataFrame, gw.stream(spark.readStream...)"
+            )
+        running, engine = start(
+            rows,
+            self.stream.steps_on_spark,
+            schema,
+            self.sink,
+            checkpoint,
+            workers=workers,
+            trigger=trigger,
+            options=options or Options(),
+            initial=initial,
+            after=after,
+            listener=listener,
+            control=control,
+        )
+        return Query(running, engine, available_now=isinstance(trigger, AvailableNow))
+
+
+def _unknown(name: str) -> str:
+    """What to say of an option that `start` does not have."""
+    own = [
+        option for option in signature(Job.start).parameters if option not in ("self", "unknown")
+    ]
+    grouped = list(Options.__dataclass_fields__)
+    meant = near(name, [*own, *grouped])
+    if meant in grouped:
+        return f"start has no option '{name}'; did you mean options=gw.Options({meant}=...)?"
+    if meant:
+        return f"start has no option '{name}'; did you mean '{meant}'?"
+    return f"start has no option '{name}'; it has {', '.join(own)}"

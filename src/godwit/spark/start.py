@@ -1,0 +1,145 @@
+"""Starting a query on Spark, or going on with the one in a checkpoint."""
+
+import tempfile
+import threading
+import uuid
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from godwit.driver.control import INITIAL
+from godwit.driver.driver import Driver
+from godwit.errors import CheckpointError, ConfigError
+from godwit.log import spark_log
+from godwit.log.history import History
+from godwit.log.layout import SPARK, TICKS
+from godwit.model.options import AvailableNow, Options, Trigger
+from godwit.model.time import micros
+from godwit.operators.base import Operator
+from godwit.spark.epoch import Engine, Listener, Step
+from godwit.spark.executors import is_alone
+from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go_on
+from godwit.spark.initial_state import Initial, load, tables_of
+from godwit.spark.logical_plan import sources
+from godwit.spark.pinning import Pinning
+from godwit.spark.settings import settings
+from godwit.spark.settings_check import check
+from godwit.spark.sinks import Sink
+from godwit.spark.ticks import with_ticks
+from godwit.spark.update_stream import with_control
+from godwit.state.cache import CacheSpec
+from godwit.storage.location import Location, open_store
+
+# Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
+# Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
+START_SETTINGS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    )
+}
+_STARTING = threading.Lock()  # starts share the user's session, whose settings they change
+
+
+def start(
+    source: DataFrame,
+    steps: Sequence[Step],
+    schema: StructType,
+    sink: Sink,
+    checkpoint: Location,
+    *,
+    workers: int | None,
+    trigger: Trigger | None,
+    options: Options,
+    initial: Initial | None,
+    after: SparkCheckpoint | None,
+    listener: Listener | None,
+    control: DataFrame | None,
+) -> tuple[StreamingQuery, Engine]:
+    """Start a query that brings `source` through `steps`, and rows of `schema` to the sink."""
+    if after is not None:
+        check_sources(after, sources(source))
+    if control is not None:
+        source = with_control(source, control)
+    spark = source.sparkSession
+    store = open_store(checkpoint, to_write=True)
+    operators = [step for step in steps if isinstance(step, Operator)]
+    given = tables_of(initial or {}, operators)
+    interval = 0 if trigger is None or isinstance(trigger, AvailableNow) else micros(trigger)
+    copies = check(spark.sparkContext, options.replicas)
+    sink.check(spark, schema)
+    history = History(store)
+    spark_log.agree(history)
+    if not given and history.last() is None and INITIAL in history.intents():
+        raise CheckpointError(
+            str(store),
+            "the load of its initial state was interrupted. Give the initial state again, or "
+            "delete the checkpoint: it has published nothing",
+        )
+    if after is not None and history.last() is None:
+        check_new(history)
+        if after.operators and initial is None:
+            raise ConfigError(
+                f"the query of Spark's checkpoint {after.path} has state; give it as "
+                "initial={...}, or initial={} to go on without it"
+            )
+    cache = CacheSpec(
+        f"godwit-{uuid.uuid4().hex}",
+        options.cache_bytes,
+        _local_directory(spark),
+        options.fetch_rate,
+    )
+    driver = Driver(
+        store,
+        operators,
+        workers=workers,
+        bins=options.bins,
+        default_workers=spark.sparkContext.defaultParallelism,
+        retention=options.retention,
+        cache=cache,
+        replicas=copies,
+    )
+    pinning = Pinning(spark)
+    log = driver.spark_log()
+    ticking = with_ticks(source, driver.files.url(TICKS))
+    if driver.committed is None:
+        with _STARTING:
+            if after is not None:
+                go_on(driver, after, given, pinning, log, sources(ticking))
+            elif given:
+                load(driver, given, pinning)
+    engine = Engine(
+        driver,
+        steps,
+        sink,
+        store.within(SPARK),
+        pinning,
+        query_name=options.query_name,
+        listener=listener,
+        controlled=control is not None,
+        interval=interval / 1e6,
+    )
+    writer = ticking.writeStream.foreachBatch(engine).option("checkpointLocation", log.url)
+    if options.query_name:
+        writer = writer.queryName(options.query_name)
+    if isinstance(trigger, AvailableNow):
+        writer = writer.trigger(availableNow=True)
+    elif interval:
+        writer = writer.trigger(processingTime=f"{interval} microseconds")
+    with _STARTING, settings(spark, START_SETTINGS | _retaining(spark, options.retention)):
+        return writer.start(), engine
+
+
+def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:
+    """Spark's log reaches as far back as ours, so that every retained epoch can be restored."""
+    name = "spark.sql.streaming.minBatchesToRetain"
+    return {name: str(max(int(spark.conf.get(name) or 0), retention + 1))}
+
+
+def _local_directory(spark: SparkSession) -> str | None:
+    """On one machine: Spark's scratch directory. On a cluster each executor knows its own."""
+    if not is_alone(spark.sparkContext):
+        return None
+    return (spark.conf.get("spark.local.dir", None) or tempfile.gettempdir()).split(",")[0]
