@@ -18,19 +18,9 @@ import godwit.testing
 from godwit.api.stream import Both, Later
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
-OUTSIDE = tuple(
-    [
-        "builtins",
-        "typing",
-        "types",
-        "collections",
-        "datetime",
-        "pathlib",
-        "os",
-        "numpy",
-        "pyspark",
-        "pyarrow",
-    ]
+OUTSIDE: tuple[str, ...] = (
+    *("builtins", "typing", "types", "collections", "datetime", "pathlib", "os"),
+    *("numpy", "pyspark", "pyarrow"),
 )
 LATE_NAMES = {
     "Both": Both,

@@ -75,5 +75,9 @@ class Avg(OfColumn):
 
 
 def avg(column: str) -> Aggregate:
-    """The mean: a double, or for decimals a decimal with 4 more digits after the point."""
+    """The mean: a double, or for decimals a decimal with 4 more digits after the point.
+
+    >>> str(avg("price"))
+    'avg(price)'
+    """
     return Avg(column)

@@ -39,6 +39,12 @@ class GroupedRecords:
     """The records of an epoch laid out group after group, one group a key.
 
     Group g is the records from `starts[g]` on, `sizes[g]` of them. No group is empty.
+
+    >>> from godwit.state.keys import distinct
+    >>> records = pa.table({"word": ["a", "b", "a"], "n": [1, 2, 3]})
+    >>> groups = distinct(np.array([7, 9, 7], np.uint64), records.select(["word"]), ordered=False)
+    >>> GroupedRecords(records, groups).column("n").to_pylist()
+    [1, 3, 2]
     """
 
     def __init__(self, records: pa.Table, groups: Groups, time: str | None = None) -> None:
@@ -91,6 +97,10 @@ class Aggregate(ABC):
 
     Define `columns`, `state`, `output` and `fold`; the rest is optional. With `partial` and `merge`
     Spark folds records before they travel. With `spark_buffer` a query goes on from Spark's state.
+
+    >>> import godwit as gw
+    >>> isinstance(gw.count(), Aggregate), str(gw.sum("price"))
+    (True, 'sum(price)')
     """
 
     spark_buffer: ClassVar[Mapping[str, str | None] | None] = None

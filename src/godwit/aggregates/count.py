@@ -47,5 +47,9 @@ class Count(Aggregate):
 
 
 def count(column: str | None = None) -> Aggregate:
-    """The number of records, or of those in which `column` is not null."""
+    """The number of records, or of those in which `column` is not null.
+
+    >>> str(count("url"))
+    'count(url)'
+    """
     return Count(column)

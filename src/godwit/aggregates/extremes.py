@@ -83,10 +83,18 @@ class Max(Extreme):
 
 
 def min(column: str) -> Aggregate:
-    """The smallest value."""
+    """The smallest value.
+
+    >>> str(min("price"))
+    'min(price)'
+    """
     return Min(column)
 
 
 def max(column: str) -> Aggregate:
-    """The largest value."""
+    """The largest value.
+
+    >>> str(max("price"))
+    'max(price)'
+    """
     return Max(column)

@@ -110,10 +110,18 @@ class Last(_End):
 
 
 def first(column: str) -> Aggregate:
-    """The value of the record with the earliest time; without times, of the first that came."""
+    """The value of the record with the earliest time; without times, of the first that came.
+
+    >>> str(first("url"))
+    'first(url)'
+    """
     return First(column)
 
 
 def last(column: str) -> Aggregate:
-    """The value of the record with the latest time; without times, of the last that came."""
+    """The value of the record with the latest time; without times, of the last that came.
+
+    >>> str(last("url"))
+    'last(url)'
+    """
     return Last(column)

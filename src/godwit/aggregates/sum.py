@@ -57,5 +57,9 @@ class Sum(OfColumn):
 
 
 def sum(column: str) -> Aggregate:
-    """The sum: a long for integers, a double for floats, a decimal with 10 digits more."""
+    """The sum: a long for integers, a double for floats, a decimal with 10 digits more.
+
+    >>> str(sum("price"))
+    'sum(price)'
+    """
     return Sum(column)

@@ -65,6 +65,11 @@ class Strategy(Protocol):
 
     Derive from it, as a frozen dataclass. `str` of a strategy is its text form, `name` or
     `name:ARGUMENT`; `parse` reads it back. `usage` and `about` tell people how to write it.
+
+    >>> import godwit as gw
+    >>> strategy = gw.batched(2)
+    >>> strategy.step(gw.Routing.even(8, 1), gw.Routing.even(8, 2), None).tolist()
+    [4, 5]
     """
 
     __slots__ = ()
