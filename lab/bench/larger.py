@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from godwit.log.history import History
-from godwit.state.tree import Tree
 from lab.bench.harness import WORKERS, Bench, Sink, say
 from lab.bench.report import Report, table
 from lab.workloads.memory import sampled
@@ -155,7 +154,7 @@ def _note(sink: Sink, epoch: int, epochs: int, samples: list[tuple[float, float]
 def _state_bytes(checkpoint: Path) -> int:
     manifest = History(checkpoint).last()
     assert manifest is not None
-    trees = [Tree.from_json(tree) for tree in manifest.trees[OPERATOR].values()]
+    trees = [tree.unpack() for tree in manifest.trees[OPERATOR].values()]
     return sum(ref.bytes for tree in trees for ref in tree.files.values())
 
 

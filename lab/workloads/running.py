@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery as Spark
 
 import godwit as gw
 from godwit.errors import ConfigError
+from godwit.inspect.sizes import bytes_by_bin
 from godwit.inspect.targets import Planner
 from godwit.log.history import History
 from godwit.log.layout import SPARK
@@ -308,7 +309,9 @@ class Runner:
             handle = move.ask(query, name)
             target = handle.request.target
             bins = left(before, target)
-            sizes = handle.driver.sizes(name)
+            last = History(self._directory / "checkpoint").last()
+            trees = [tree.unpack() for tree in last.trees[name].values()] if last else []
+            sizes = bytes_by_bin(trees, before.bins)
             share = float(sizes[bins].sum() / max(sizes.sum(), 1.0))
             self._say(
                 f"{now:.1f} s: {name} to {target.workers} workers, {move.strategy}: {len(bins):,} "

@@ -82,7 +82,7 @@ def run_epochs(sim: Simulation) -> None:
 
 def roll_back(sim: Simulation) -> None:
     """To the oldest epoch; what came after it is run again, by one worker."""
-    sim.restore(History(sim.driver.checkpoint).epochs()[0])
+    sim.restore(History(sim.driver.journal.root).epochs()[0])
     sim.restart(workers=1)
     sim.resume()
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from godwit.driver import control
+from godwit.driver import requests as asking
 from godwit.driver import timelines as timelines
 from godwit.errors import RefusedError
 from godwit.inspect.audit import verify
@@ -26,7 +26,6 @@ from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file
 from godwit.state import tree
 from godwit.state.run import EVERYWHERE
-from godwit.state.tree import Tree
 from godwit.testing import Simulation
 from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate
 from tests.support.death import Death, Reaper
@@ -60,7 +59,7 @@ def play(story: Story, workload: Workload, hashes: Hasher) -> Counter[str]:
     """Let a story happen and check all that is promised at its end; returns what was seen."""
     small_files = patch.object(state_file, "PART_BYTES", 500)
     early_merges, clock = patch.object(tree, "MAX_LAYERS", story.max_layers), Clock()
-    clocks = [patch.object(module, "time", clock) for module in (control, timelines)]
+    clocks = [patch.object(module, "time", clock) for module in (asking, timelines)]
     with scratch() as directory, small_files, early_merges, clocks[0], clocks[1]:
         play = _Play(directory, story, workload, hashes, clock)
         for event in story.events:
@@ -130,7 +129,7 @@ class _Play:
             case Abort(rollback=rollback):
                 name = self._names[event.operator]
                 newest = max(self._history.requests.ids(), default=0)
-                open = self._sim.driver.timeline(name).migration
+                open = self._sim.driver.timelines[name].migration
                 id = open.id if open else newest
                 self._ask(
                     Stop(rollback),
@@ -150,7 +149,7 @@ class _Play:
                 if self._begun >= 0:
                     self._read(event)
             case Finish():
-                while self._ask(End(), self._timed, self._sim.driver.finish):
+                while self._ask(End(), self._timed, self._sim.driver.requests.finish):
                     pass  # who died of it asks again: an operator may not have been told
             case Restart():
                 self._restart(event)
@@ -188,9 +187,9 @@ class _Play:
             (None if ahead is None else update.epoch, update.bin, update.worker)
             for update, (ahead, *_) in zip(updates, event.updates, strict=True)
         ]
-        read = requests.Wish(event.id, name, tuple(next_or_at), event.workers)
+        read = requests.StreamedUpdates(event.id, name, tuple(next_or_at), event.workers)
         before = self._control()["control"]
-        restart = self._dies(lambda: self._sim.driver.wish(self._begun, [read]))
+        restart = self._dies(lambda: self._sim.driver.requests.add_streamed(self._begun, [read]))
         there = self._control()["control"] != before
         if restart is None:
             possible = not routes.is_known(event.id) and routes.is_possible(wish)
@@ -360,7 +359,7 @@ class _Play:
 
 def merged_parts(manifest: Manifest) -> set[str]:
     """The merged files of which some run has not all slices of its segment."""
-    found = (Tree.from_json(one) for tables in manifest.trees.values() for one in tables.values())
+    found = (one.unpack() for tables in manifest.trees.values() for one in tables.values())
     return {
         run.file
         for one in found

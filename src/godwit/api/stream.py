@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from godwit.aggregates.functions import Function
 from godwit.api.query import Query
 from godwit.api.windows import collect
-from godwit.driver.control import INITIAL
 from godwit.driver.driver import Driver
+from godwit.driver.published import INITIAL
 from godwit.errors import CheckpointError, ConfigError
 from godwit.log import spark_log
 from godwit.log.history import History
@@ -342,9 +342,9 @@ class Job:
             replicas=copies,
         )
         pinning = Pinning(spark)
-        log = driver.spark_log()
+        log = driver.journal.spark_log()
         ticking = with_ticks(source, driver.root / TICKS)
-        if driver.committed is None:
+        if driver.published.epoch is None:
             with _STARTING:
                 if after is not None:
                     go_on(driver, after, given, pinning, log, sources(ticking))

@@ -19,7 +19,6 @@ from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Move, Routing
 from godwit.planner import transfers
 from godwit.planner.projected import Projected
-from godwit.state.tree import Tree
 from godwit.storage.local import Location
 
 MOVES = 20  # that are shown
@@ -175,7 +174,7 @@ def explain(operator: OperatorView, plan: Plan, measured: Measured, history: His
     newest = history.last()
     if rate and newest:
         seconds = budget(Paced(), history, operator.name)
-        trees = map(Tree.from_json, newest.trees[operator.name].values())
+        trees = [tree.unpack() for tree in newest.trees[operator.name].values()]
         ahead = epochs_ahead(trees, origin, goal, rate * seconds)
         epochs = ahead + 1 if plan.bins else 0  # bins follow their files
         text = f"{Paced()}: about {epochs:,} epoch{'s' * (epochs != 1)}"

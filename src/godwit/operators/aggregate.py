@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from godwit.aggregates.folds import Batch, Fold, TimedFold
 from godwit.aggregates.functions import Function
 from godwit.aggregates.int128 import TooWideError
 from godwit.errors import ConfigError, OperatorError
+from godwit.model.description import OperatorDescription
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
 from godwit.operators import definition
@@ -122,7 +123,7 @@ class Aggregate:
         )
         return Prefold(functions, folded)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> OperatorDescription:
         functions = {
             name: f"{function} by {self.time}" if isinstance(fold, TimedFold) else str(function)
             for (name, function), fold in zip(
@@ -130,7 +131,7 @@ class Aggregate:
             )
         }
         described = definition.describe("aggregate", self.key, self.tables, self.output)
-        return described | {"functions": functions}
+        return replace(described, functions=functions)
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

@@ -199,13 +199,13 @@ def go_on(
     `staged` is where this driver's Spark addresses its log: a driver that was fenced off has no
     such place. Interrupted, this leaves logs that disagree, on which no query starts.
     """
-    log = driver.checkpoint / SPARK
+    log = driver.journal.root / SPARK
     draft = staged.with_name("imported")
     try:
         _seed(old, draft, sources)
         draft.rename(log)  # onto an empty directory; as a whole, since a part of it must not count
     except OSError:
-        driver.check()
+        driver.journal.check()
         raise
     query, offsets = spark_log.query_id(log), spark_log.offsets_digest(log, old.batch)
     assert query is not None

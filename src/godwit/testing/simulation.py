@@ -124,11 +124,11 @@ class Simulation:
 
     def migrate(self, target: Routing, *, operator: str | None = None, **options: Any) -> int:
         """Start a migration to `target`; returns its id."""
-        return self.driver.migrate(operator or self._operator.name, target, **options).id
+        return self.driver.requests.migrate(operator or self._operator.name, target, **options).id
 
     def abort(self, migration: int, *, rollback: bool = False, operator: str | None = None) -> None:
         """End an open migration, or move its bins back."""
-        self.driver.abort(operator or self._operator.name, migration, rollback=rollback)
+        self.driver.requests.abort(operator or self._operator.name, migration, rollback=rollback)
 
     def schedule(
         self,
@@ -138,11 +138,11 @@ class Simulation:
         operator: str | None = None,
     ) -> None:
         """Send bins to other workers in epochs to come."""
-        self.driver.schedule(operator or self._operator.name, updates, workers)
+        self.driver.requests.schedule(operator or self._operator.name, updates, workers)
 
     def finish(self) -> None:
         """End the stream: an epoch without records, in which all timers fire."""
-        self.driver.finish()
+        self.driver.requests.finish()
         self.feed([])
 
     def restore(self, epoch: int) -> None:
@@ -179,8 +179,7 @@ class Simulation:
             faults.reach("receipts", "before", epoch)
             decided = self.driver.commit(decided, receipts)
         faults.reach("sink", "before", epoch)
-        refs = [FileRef.from_json(ref) for ref in decided.outputs[self._operator.name]]
-        self.sink[epoch] = self._read(refs)
+        self.sink[epoch] = self._read(decided.outputs[self._operator.name])
         faults.reach("sink", "after", epoch)
 
     def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterator[Receipt]:
@@ -200,7 +199,7 @@ class Simulation:
             yield Receipt.from_text(receipt.to_text())
 
     def _place(self, worker: int) -> str:
-        placement = self.driver.placement
+        placement = self.driver.placements.placement
         return placement.homes[worker] if placement else ""
 
     def _cache(self, worker: int) -> CacheSpec:
