@@ -5,14 +5,14 @@ the epoch's Spark jobs and stages, and the seconds that the slowest worker put o
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from godwit.log.history import History
+from godwit.log.manifest import WorkerStatistics
 from lab.tools.turns import TimedEpoch, Turn
 
 PARTS = (
@@ -68,10 +68,10 @@ def outside_jobs(spark: SparkSession, epochs: Sequence[TimedEpoch]) -> list[floa
 
 
 def _parts(
-    epoch: TimedEpoch, ran: Sequence[SparkStage], receipts: Sequence[Mapping[str, Any]]
+    epoch: TimedEpoch, ran: Sequence[SparkStage], receipts: Sequence[WorkerStatistics]
 ) -> dict[str, float]:
     shuffle, work, *sink = ran
-    worker = max(receipts, key=lambda r: sum(r["seconds"].values()))["seconds"]
+    worker = max(receipts, key=lambda r: sum(r.seconds.values())).seconds
     spark_log = epoch.parts["walCommit"] + epoch.parts["commitOffsets"]
     planning = epoch.seconds - spark_log - epoch.parts["addBatch"]
     in_python = {part: worker.get(part, 0.0) for part in PARTS[3:8]}

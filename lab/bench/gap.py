@@ -49,7 +49,7 @@ def run(bench: Bench) -> None:
         query.stop()
     manifest = History(checkpoint).manifest(epoch or 0)
     assert manifest is not None
-    fetched = sum(receipt["fetched"] for receipt in manifest.receipts[OPERATOR])
+    fetched = sum(receipt.fetched for receipt in manifest.receipts[OPERATOR])
     counted = gw.read_state(bench.spark, checkpoint, OPERATOR).where("n = 2").count()
     report.add(
         {"keys": keys},

@@ -86,8 +86,8 @@ def amplification(checkpoint: Path, epochs: Iterable[int]) -> float:
         if (manifest := history.manifest(epoch))
         for receipt in manifest.receipts[OPERATOR]
     ]
-    deltas = sum(receipt["bytes"] for receipt in receipts)
-    return float((deltas + sum(receipt["merged_bytes"] for receipt in receipts)) / deltas)
+    deltas = sum(receipt.bytes for receipt in receipts)
+    return float((deltas + sum(receipt.merged_bytes for receipt in receipts)) / deltas)
 
 
 def _state(bench: Bench, kind: str, size: int, key: str, rows: int) -> TimedQuery:

@@ -23,7 +23,6 @@ import godwit as gw
 from godwit.cli.output import note
 from godwit.log.history import History
 from godwit.spark.session import session
-from godwit.state.tree import Tree
 from lab.bench.application import LOCAL, SETTINGS, WORKERS, Bench
 from lab.bench.results import BenchResults
 from lab.tools.filling import counter
@@ -148,7 +147,7 @@ def _note(sink: EpochCounter, epoch: int, epochs: int, samples: list[tuple[float
 def _state_bytes(checkpoint: Path) -> int:
     manifest = History(checkpoint).last()
     assert manifest is not None
-    trees = [Tree.from_json(tree) for tree in manifest.trees[OPERATOR].values()]
+    trees = [tree.unpack() for tree in manifest.trees[OPERATOR].values()]
     return sum(ref.bytes for tree in trees for ref in tree.files.values())
 
 

@@ -74,7 +74,7 @@ def _lists(bench: Bench, keys: int, length: int, rows: int) -> TimedQuery:
 def _bytes_a_record(contender: TimedQuery, turns: Sequence[Turn]) -> list[float]:
     history = History(contender.checkpoint)
     return [
-        sum(receipt["bytes"] for receipt in manifest.receipts[OPERATOR]) / epoch.rows
+        sum(receipt.bytes for receipt in manifest.receipts[OPERATOR]) / epoch.rows
         for turn in turns
         for epoch in turn.epochs
         if (manifest := history.manifest(epoch.number))

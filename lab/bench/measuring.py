@@ -87,7 +87,8 @@ class Counting:
         """Run an epoch over records of these keys; returns the processor seconds of its work."""
         records = pa.table({"k": keys, "n": np.ones(len(keys), np.int64)})
         records = records.append_column(HASH, pa.array(hash_rows(records.select(["k"]))))
-        epoch = (self._driver.committed if self._driver.committed is not None else -1) + 1
+        last = self._driver.published.epoch
+        epoch = 0 if last is None else last + 1
         intent = self._driver.begin(epoch, "bench", str(epoch))
         assert isinstance(intent, Intent)
         work = self._driver.work(intent, "counts")

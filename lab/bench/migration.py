@@ -157,7 +157,7 @@ def _turn(bench: Bench, size: int, strategy: str) -> MigrationTurn:
     return MigrationTurn(
         steady=[epochs[number] for number in range(settled, settled + STEADY)],
         moving=[epochs[number] for number in range(asked + 1, last + 2)],
-        fetched=sum(r["fetched"] for m in manifests if m for r in m.receipts[OPERATOR]),
+        fetched=sum(r.fetched for m in manifests if m for r in m.receipts[OPERATOR]),
         steady_memory=max(mib for _, mib in before),
         moving_memory=max(mib for _, mib in during),
     )
@@ -235,6 +235,6 @@ def _settled(query: gw.Query, checkpoint: Path, sink: EpochCounter, first: int) 
         sink.wait(query.spark_query, epoch + 1 - first)
         manifest = history.manifest(epoch)
         assert manifest is not None
-        fetched = sum(receipt["fetched"] for receipt in manifest.receipts[OPERATOR])
+        fetched = sum(receipt.fetched for receipt in manifest.receipts[OPERATOR])
         quiet = 0 if fetched else quiet + 1
     return epoch + 1

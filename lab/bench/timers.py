@@ -70,7 +70,7 @@ def _due(checkpoint: Path, turns: Sequence[Turn]) -> list[float]:
     """The notices of each epoch, of which each is an output."""
     history = History(checkpoint)
     return [
-        sum(file["rows"] for file in manifest.outputs[OPERATOR])
+        sum(file.rows for file in manifest.outputs[OPERATOR])
         for turn in turns
         for epoch in turn.epochs
         if (manifest := history.manifest(epoch.number))

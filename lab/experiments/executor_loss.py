@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import godwit as gw
 from godwit.errors import GodwitError
 from godwit.log.history import History
+from godwit.log.manifest import WorkerStatistics
 from godwit.model.routing import SEGMENTS
 from godwit.spark.executors import Executors, live
 from godwit.state.cache import SUFFIX, TOUCH_SECONDS
@@ -146,9 +147,9 @@ class GodwitUnderLoss:
         began = max(self.reports)
         killed, known = lose(self.spark, victim, sign, after=self._epoch)
         epoch = began + 1
-        while any(one["place"] == victim for one in self._receipts(epoch)):
+        while any(one.place == victim for one in self._receipts(epoch)):
             epoch += 1
-        seconds = [receipt["seconds"] for receipt in self._receipts(epoch)]
+        seconds = [receipt.seconds for receipt in self._receipts(epoch)]
         ended, report = self.reports[epoch]
         kill(self.spark.sparkContext, victim)  # one that was stopped
         found = Recovery.of(killed, known, ended, report, max(seconds, key=_sum))
@@ -160,12 +161,12 @@ class GodwitUnderLoss:
         await_condition(lambda: max(self.reports, default=-1) > before, self.query.spark_query)
         return max(self.reports)
 
-    def _receipts(self, epoch: int) -> Sequence[Mapping[str, Any]]:
+    def _receipts(self, epoch: int) -> Sequence[WorkerStatistics]:
         """What the workers of an epoch say of it."""
         await_condition(lambda: epoch in self.reports, self.query.spark_query)
         manifest = History(self.checkpoint).manifest(epoch)
         assert manifest is not None
-        return list(manifest.receipts[OPERATOR])
+        return manifest.receipts[OPERATOR]
 
     def _executors(self) -> list[str]:
         """In the order in which they came."""

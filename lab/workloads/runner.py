@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
 from godwit.errors import ConfigError
+from godwit.inspect.sizes import bytes_by_bin
 from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.migration.strategies import left
@@ -181,7 +182,9 @@ class Runner:
             handle = move.ask(query, name)
             target = handle.request.target
             bins = left(before, target)
-            sizes = handle.driver.sizes(name)
+            last = History(self._directory / "checkpoint").last()
+            trees = [tree.unpack() for tree in last.trees[name].values()] if last else []
+            sizes = bytes_by_bin(trees, before.bins)
             share = float(sizes[bins].sum() / max(sizes.sum(), 1.0))
             self._recorder.say(
                 f"{name} to {target.workers} workers, {move.strategy}: {len(bins):,} bins, "

@@ -25,6 +25,6 @@ def query(tmp_path: Path) -> Running:
 def moving(tmp_path: Path) -> Running:
     """In the first of 3,072 epochs of a migration, which does not end before a command does."""
     query = run_query(tmp_path, bins=4096)
-    query.driver.migrate("counts", Routing.even(4096, 4), strategy=fluid())
+    query.driver.requests.migrate("counts", Routing.even(4096, 4), strategy=fluid())
     publish(query.driver, 1)
     return query

@@ -43,12 +43,12 @@ class Losing(Placed):
 
 def fetched(sim: OperatorSimulation) -> None:
     """Let each executor say that it has the state of all workers."""
-    placement = sim.driver.placement
+    placement = sim.driver.placements.placement
     assert placement is not None
     held = {worker: Held(sim.committed) for worker in range(len(placement.slots))}
     for executor in placement.executors:
         report = KeeperProgress(executor, 1, sim.committed, held, 0, 0.0)
-        write_progress(sim.driver._journal.files, sim.driver._journal.generation, report)
+        write_progress(sim.driver.journal.files, sim.driver.journal.generation, report)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def query(tmp_path: Path) -> Placed:
 
 
 def homes(query: Placed) -> tuple[str, ...]:
-    placement = query.driver.placement
+    placement = query.driver.placements.placement
     assert placement is not None
     return placement.homes
 
@@ -79,7 +79,7 @@ def test_handover(query: Placed, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_handover_that_waits_for_its_target_is_told(
     query: Placed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    query.driver.handover(1, "2")
+    query.driver.requests.handover(1, "2")
     query.sim.feed([])  # nothing is known of executor 2
     assert main(["status", str(query.checkpoint)]) == 0
     text = capsys.readouterr().out
@@ -103,14 +103,14 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
             for receipt in idle(driver, intent)["counts"]
         ]
         driver.commit(intent, {"counts": receipts})
-    placement = driver.placement
+    placement = driver.placements.placement
     assert placement is not None
     copies = [copy for (copy,) in placement.replicas]
     held = [Held(2), Held(1, 2048), Held(None, 3072)]
     for executor in EXECUTORS:
         mine = {worker: held[worker] for worker in range(3) if copies[worker] == executor}
         report = KeeperProgress(executor, 1, 2, mine, 0, 0.0)
-        write_progress(driver._journal.files, driver._journal.generation, report)
+        write_progress(driver.journal.files, driver.journal.generation, report)
     assert main(["status", str(tmp_path)]) == 0
     head, _, *rows = capsys.readouterr().out.splitlines()[-5:]
     assert head.split()[-4:] == ["slot", "executor", "fetched", "replicas"]
@@ -125,7 +125,7 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
 def test_a_worker_that_is_placed_elsewhere_than_it_ran_is_told(
     query: Placed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    query.driver.handover(2, "0")
+    query.driver.requests.handover(2, "0")
     fetched(query.sim)
     query.driver.begin(query.sim.committed + 1, "query", "more", executors=EXECUTORS)
     assert main(["status", str(query.checkpoint)]) == 0
@@ -187,9 +187,9 @@ def test_a_request_for_executors_of_an_application_that_has_ended(
     query.sim.restart()
     query.sim.executors = dict(EXECUTORS)
     query.sim.feed(words("a"))
-    intent = query.sim.driver._journal.intent(1)
+    intent = query.sim.driver.journal.intent(1)
     assert intent is not None
-    assert list(intent.refused) == ["1", "2"]
+    assert list(intent.refused) == [1, 2]
     assert all("of driver 1, whose application has ended" in r for r in intent.refused.values())
     assert homes(query) == ("0", "1", "2")
-    assert not query.sim.driver.handovers
+    assert not query.sim.driver.placements.state.handovers

@@ -74,7 +74,7 @@ def test_a_migration_whose_last_epoch_is_not_published_is_ending(
     assert main(["status", str(tmp_path)]) == 2
     assert re.search(r"yet: driver 1, process \d+ on .*, is at its first$", capsys.readouterr().err)
     publish(driver, 0)
-    driver.migrate("counts", Routing.even(4, 1), strategy=all_at_once())
+    driver.requests.migrate("counts", Routing.even(4, 1), strategy=all_at_once())
     driver.begin(1, NO_SPARK, "")
     assert main(["history", str(tmp_path)]) == 0
     assert re.search(r"all-at-once +ending +1\n", capsys.readouterr().out)
@@ -113,4 +113,4 @@ def test_a_request_that_waits_can_be_aborted(
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts").workers == 1
-    assert driver.outcome(1) == "aborted"
+    assert driver.requests.outcome(1) == "aborted"

@@ -46,9 +46,9 @@ from tests.support.simulated import (
 def test_a_replay_gets_the_intent_that_was_decided(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=16)
     publish(driver, 0)
-    driver.migrate("counts", Routing.even(16, 3), strategy=all_at_once())
+    driver.requests.migrate("counts", Routing.even(16, 3), strategy=all_at_once())
     decided = begin(driver, 1)
-    driver.schedule("counts", [Update(2, 0, 2)])
+    driver.requests.schedule("counts", [Update(2, 0, 2)])
     assert begin(driver, 1) == decided
     again = drive(tmp_path)
     assert begin(again, 1) == decided
@@ -118,7 +118,7 @@ def test_a_manifest_that_is_there_already_counts(tmp_path: Path) -> None:
     with patch.object(faults, "handler", publish_late):
         adopted = new.commit(intent, idle(new, intent))
     assert adopted.generation == 1
-    assert [r["rows"] for r in adopted.receipts["counts"]] == [1, 0]
+    assert [r.rows for r in adopted.receipts["counts"]] == [1, 0]
     after = begin(new, 1)
     found = new.work(after, "counts").trees["value"].files
     assert list(found) == [file.ref.name for file in theirs.deltas["value"]]
@@ -132,16 +132,16 @@ def _batch(hashes: list[int]) -> list[pa.RecordBatch]:
 
 def _manifest_of(driver: Driver, intent: Any, receipts: Any) -> Manifest:
     """What `driver` would publish, without publishing it."""
-    grown = merging.grown(driver._trees["counts"], intent, "counts", receipts["counts"])
+    grown = merging.grown(driver.published.trees["counts"], intent, "counts", receipts["counts"])
     return Manifest(
         epoch=intent.epoch,
         generation=1,
         query=intent.query,
         offsets=intent.offsets,
         operators={"counts": COUNTS.describe()},
-        trees={"counts": {table: tree.to_json() for table, tree in grown.items()}},
-        outputs={"counts": []},
-        receipts={"counts": [receipt.statistics() for receipt in receipts["counts"]]},
+        trees={"counts": {table: tree.pack() for table, tree in grown.items()}},
+        outputs={"counts": ()},
+        receipts={"counts": tuple(receipt.statistics() for receipt in receipts["counts"])},
     )
 
 
@@ -185,11 +185,11 @@ def test_what_losing_attempts_leave_behind_is_swept_up(tmp_path: Path) -> None:
 
 def test_waiting_for_an_epoch(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=16)
-    assert not driver.wait(0, timeout=0)
+    assert not driver.published.wait(0, timeout=0)
     publish(driver, 0)
-    assert driver.wait(0)
-    driver.close()
-    assert not driver.wait(1)
+    assert driver.published.wait(0)
+    driver.monitor.close()
+    assert not driver.published.wait(1)
 
 
 # -- functions that fail, or do not do the same twice ----------------------------------------------

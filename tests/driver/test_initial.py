@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from godwit.driver.control import INITIAL
 from godwit.driver.driver import Driver
+from godwit.driver.published import INITIAL
 from godwit.inspect.audit import verify
 from godwit.log import History, Intent
 from godwit.model.hashing import hash_rows

@@ -55,7 +55,7 @@ def test_a_lost_cache_costs_time_only(
     monkeypatch.setattr(cache, "_opened", cache._Opened())  # as in a process that has none open
     sim.feed(words(*KEYS))
     (delta,) = new_files(tmp_path, 0, "delta")
-    manifest = sim.driver._last
+    manifest = sim.driver.published.manifest
     assert manifest is not None
-    assert [receipt["fetched"] for receipt in manifest.receipts["counts"]] == [delta.bytes]
+    assert [receipt.fetched for receipt in manifest.receipts["counts"]] == [delta.bytes]
     assert counts(sim) == dict.fromkeys(KEYS, 2)

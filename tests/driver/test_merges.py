@@ -11,6 +11,7 @@ from godwit.driver.merges import merges_by_worker
 from godwit.log.intent import Intent
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.state.run import SLICES, slices_of
+from godwit.state.tree import Merge
 
 
 @pytest.mark.parametrize("bins", [8, 64, 4096, 16384])
@@ -22,7 +23,7 @@ def test_every_slice_is_merged_by_one_who_has_bins_in_it(bins: int, dealt: str) 
         "anyhow": np.random.default_rng(bins).integers(0, 4, bins),
     }
     routing = Routing(owners[dealt], 4)
-    due = [[step * 27 % SEGMENTS, 7] for step in range(SEGMENTS // 2)]
+    due = tuple(Merge(step * 27 % SEGMENTS, 7) for step in range(SEGMENTS // 2))
     intent = Intent(0, 0, "q", "o", {"counts": routing}, {"counts": {"value": due}})
     merged, shares = Counter[tuple[int, int]](), Counter[int]()
     for worker, given in merges_by_worker(intent, "counts")["value"].items():
@@ -34,4 +35,4 @@ def test_every_slice_is_merged_by_one_who_has_bins_in_it(bins: int, dealt: str) 
             merged.update((merge.segment, s) for s in range(SLICES) if merge.slices >> s & 1)
     if bins >= SEGMENTS * SLICES or dealt != "anyhow":
         assert max(shares.values()) <= 1.3 * shares.total() / 4
-    assert merged == Counter((segment, s) for segment, _ in due for s in range(SLICES))
+    assert merged == Counter((merge.segment, s) for merge in due for s in range(SLICES))

@@ -38,7 +38,7 @@ def sim(tmp_path: Path) -> OperatorSimulation:
 def fetched(checkpoint: Path, epoch: int) -> list[int]:
     manifest = History(checkpoint).manifest(epoch)
     assert manifest is not None
-    return [receipt["fetched"] for receipt in manifest.receipts["counts"]]
+    return [receipt.fetched for receipt in manifest.receipts["counts"]]
 
 
 def moved(sim: OperatorSimulation) -> int:
@@ -161,7 +161,7 @@ def test_a_rollback_is_paced_too(sim: OperatorSimulation) -> None:
     for _ in range(4):
         sim.feed(words("word 1"))
     assert sim.driver.routing("counts") == origin
-    assert sim.driver.outcome(id) == "rolled back"
+    assert sim.driver.requests.outcome(id) == "rolled back"
     assert counts(sim) == {**dict.fromkeys(KEYS, 1), "word 1": 5}
 
 
@@ -171,7 +171,7 @@ def test_records_at_the_wrong_worker_fail_the_epoch(sim: OperatorSimulation) -> 
     (batch,) = pa.Table.from_pylist(words(*KEYS)).to_batches()
     with pytest.raises(GodwitError, match="worker 1 of operator 'counts' got records of another"):
         sim.driver.commit(intent, {"counts": [work.run(0, []), work.run(1, [batch])]})
-    assert sim.driver.committed == 0
+    assert sim.driver.published.epoch == 0
 
 
 def test_a_destination_that_cannot_keep_files_gets_its_bins_all_the_same(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """Where the driver places workers: by the intent that counts, and from what executors say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from godwit.driver.driver import Driver
 from godwit.inspect.overview import Overview
 from godwit.log import Intent
-from godwit.log.receipt import places
+from godwit.log.manifest import WorkerStatistics
 from godwit.placement.slots import Held
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.simulated import drive, idle, publish, simulate, words
@@ -14,8 +15,8 @@ EXECUTORS = {"0": "here", "1": "here", "2": "there"}
 
 
 def homes(driver: Driver) -> tuple[str, ...]:
-    assert driver.placement is not None
-    return driver.placement.homes
+    assert driver.placements.placement is not None
+    return driver.placements.placement.homes
 
 
 def begin(driver: Driver, epoch: int) -> Intent:
@@ -38,9 +39,9 @@ def test_a_replay_has_a_place_for_every_worker_of_its_intent(tmp_path: Path) -> 
 def test_status_tells_how_far_replicas_are(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=16, replicas=1)
     driver.commit(intent := begin(driver, 0), idle(driver, intent))
-    assert driver.placement is not None
-    ((copy,), _) = driver.placement.replicas
-    files, generation = driver._journal.files, driver._journal.generation
+    assert driver.placements.placement is not None
+    ((copy,), _) = driver.placements.placement.replicas
+    files, generation = driver.journal.files, driver.journal.generation
     write_progress(files, generation, KeeperProgress(copy, 1, 0, {0: Held(0, 0)}, 0, 0.0))
     worker, other = Overview.of(tmp_path).operator(None).workers
     assert [(one.executor, one.epoch, one.lacking) for one in worker.replicas] == [(copy, 0, 0)]
@@ -55,35 +56,34 @@ def test_a_handover_that_nobody_asked_for_wants_an_epoch_when_its_target_is_read
     sim.feed(words("a", "b", "c"))
     sim.executors["2"] = "here"
     sim.feed([])
-    (handover,) = sim.driver.handovers
+    (handover,) = sim.driver.placements.state.handovers
     assert (handover.target, handover.automatic) == ("2", True)
-    assert not sim.driver.can_settle
-    files, generation = sim.driver._journal.files, sim.driver._journal.generation
+    assert not sim.driver.demand.can_settle
+    files, generation = sim.driver.journal.files, sim.driver.journal.generation
     held = {handover.worker: Held(sim.committed)}
     write_progress(files, generation, KeeperProgress("2", 1, sim.committed, held, 0, 0.0))
-    assert sim.driver.can_settle
-    assert not sim.driver.wants_epoch
+    assert sim.driver.demand.can_settle
+    assert not sim.driver.demand.wants_epoch
     sim.feed([])
     assert homes(sim.driver)[handover.worker] == "2"
-    assert not sim.driver.can_settle
+    assert not sim.driver.demand.can_settle
 
 
 def test_an_epoch_that_lost_an_executor_wants_another_that_says_so(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=16, replicas=1)
     intent = begin(driver, 0)
-    assert not driver.can_settle
+    assert not driver.demand.can_settle
     driver.place(intent, {"1": "here", "2": "there"})
     driver.commit(intent, idle(driver, intent))
-    assert driver.can_settle  # keepers and people read the intent, which names executor 0
+    assert driver.demand.can_settle  # keepers and people read the intent, which names executor 0
     begin(driver, 1)
-    assert not driver.can_settle
+    assert not driver.demand.can_settle
 
 
 def test_a_worker_that_ran_at_two_places_ran_at_none_of_them(tmp_path: Path) -> None:
     sim = simulate(tmp_path)
     sim.feed(words("a"))
     manifest = publish(sim.driver, 1)
-    entry = {"worker": 0, "place": "0"}
-    manifest.receipts["counts"][:] = [entry, {"worker": 1, "place": "1"}]
-    manifest.receipts["more"] = [entry, {"worker": 1, "place": "0"}]  # type: ignore[index]
-    assert places(manifest) == {0: "0"}
+    one, two, other = (WorkerStatistics(w, place=p) for w, p in ((0, "0"), (1, "1"), (1, "0")))
+    told = replace(manifest, receipts={"counts": (one, two), "more": (one, other)})
+    assert told.places == {0: "0"}

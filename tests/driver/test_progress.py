@@ -14,7 +14,7 @@ from godwit.inspect.overview import Overview
 from godwit.inspect.sizes import fetch_rate, seconds_left
 from godwit.log.history import History
 from godwit.log.layout import manifest_name
-from godwit.log.manifest import Manifest
+from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.migration.migration import MigrationPhase, MigrationState
 from godwit.migration.strategies import batched
 from godwit.model.hashing import hash_rows
@@ -48,7 +48,7 @@ def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -
     keys = np.bincount(ORIGIN.bins_at(hash_rows(pa.table({"word": KEYS}))), minlength=16)
     files = [path for path in (tmp_path / "godwit" / "state").rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
-    request = sim.driver.migrate("counts", TARGET, strategy=batched(5))
+    request = sim.driver.requests.migrate("counts", TARGET, strategy=batched(5))
     migration = handles.Migration(sim.driver, request)
     assert migration.progress.bins == 12
     for arrived, epochs in ((5, 2), (10, 1)):
@@ -71,7 +71,7 @@ def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -
 def test_what_has_arrived_leaves_again_on_the_way_back(tmp_path: Path) -> None:
     sim = simulate(tmp_path, bins=16)
     sim.feed(words(*KEYS))
-    request = sim.driver.migrate("counts", TARGET, strategy=batched(5))
+    request = sim.driver.requests.migrate("counts", TARGET, strategy=batched(5))
     migration, seen = handles.Migration(sim.driver, request), []
     sim.feed([])
     sim.feed([])
@@ -124,7 +124,7 @@ class Told(History):
 
     def manifest(self, epoch: int) -> Manifest | None:
         found = super().manifest(epoch)
-        told = [{"fetched": bytes, "fetch_seconds": s} for bytes, s in self.receipts]
+        told = tuple(WorkerStatistics(0, fetched=b, fetch_seconds=s) for b, s in self.receipts)
         return found and replace(found, receipts={"counts": told})
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from godwit.driver.driver import Driver
+from godwit.driver.requests import Requests
 from godwit.driver.timelines import REFUSALS
 from godwit.errors import FencedError, RefusedError
 from godwit.log import History, restore
 from godwit.migration.strategies import all_at_once, batched, fluid
-from godwit.model.requests import AbortRequest, MigrateRequest, Wish
+from godwit.model.requests import AbortRequest, MigrateRequest, StreamedUpdates
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, count
 from tests.support.simulated import COUNTS, WORDS, begin, content, drive, idle, publish
@@ -26,57 +27,66 @@ def owners(driver: Driver) -> list[int]:
 
 EVEN = Routing.even(16, 2)
 
-REFUSED: dict[str, tuple[Callable[[Driver], Any], str]] = {
+REFUSED: dict[str, tuple[Callable[[Requests], Any], str]] = {
     "an epoch that has begun": (
-        lambda d: d.schedule("counts", [Update(0, 3, 1)]),
+        lambda requests: requests.schedule("counts", [Update(0, 3, 1)]),
         "epoch 0 has begun; the earliest epoch for an update is 1",
     ),
     "one of several epochs has begun": (
-        lambda d: d.schedule("counts", [Update(5, 3, 1), Update(0, 3, 1)]),
+        lambda requests: requests.schedule("counts", [Update(5, 3, 1), Update(0, 3, 1)]),
         "epoch 0 has begun",
     ),
     "a bin beyond the last": (
-        lambda d: d.schedule("counts", [Update(1, 16, 0)]),
+        lambda requests: requests.schedule("counts", [Update(1, 16, 0)]),
         "unknown bin 16: bins are numbered 0 to 15",
     ),
-    "a negative bin": (lambda d: d.schedule("counts", [Update(1, -1, 0)]), "unknown bin -1"),
+    "a negative bin": (
+        lambda requests: requests.schedule("counts", [Update(1, -1, 0)]),
+        "unknown bin -1",
+    ),
     "a worker beyond the last": (
-        lambda d: d.schedule("counts", [Update(1, 3, 2)]),
+        lambda requests: requests.schedule("counts", [Update(1, 3, 2)]),
         "unknown worker 2: workers are 0 to 1",
     ),
     "a negative worker": (
-        lambda d: d.schedule("counts", [Update(1, 3, -1)]),
+        lambda requests: requests.schedule("counts", [Update(1, 3, -1)]),
         "unknown worker -1",
     ),
     "one bad update among good ones": (
-        lambda d: d.schedule("counts", [Update(1, 3, 1), Update(2, 4, 7)]),
+        lambda requests: requests.schedule("counts", [Update(1, 3, 1), Update(2, 4, 7)]),
         "unknown worker 7",
     ),
     "an epoch far ahead": (
-        lambda d: d.schedule("counts", [Update(5, 3, 1), Update(2000, 3, 1)]),
+        lambda requests: requests.schedule("counts", [Update(5, 3, 1), Update(2000, 3, 1)]),
         "epoch 2000 is too far ahead; the latest epoch for an update is 1000",
     ),
     "another end than there is": (
-        lambda d: d.migrate("counts", EVEN, on_timeout="abort"),  # type: ignore[arg-type]
+        lambda requests: requests.migrate("counts", EVEN, on_timeout="abort"),  # type: ignore[arg-type]
         "can finish or rollback, not 'abort'",
     ),
     "a deadline in the past": (
-        lambda d: d.migrate("counts", EVEN, deadline=-1.0),
+        lambda requests: requests.migrate("counts", EVEN, deadline=-1.0),
         "a deadline is some seconds ahead",
     ),
-    "no update": (lambda d: d.schedule("counts", []), "holds no update"),
+    "no update": (lambda requests: requests.schedule("counts", []), "holds no update"),
     "an unknown operator": (
-        lambda d: d.schedule("sums", [Update(1, 3, 1)]),
+        lambda requests: requests.schedule("sums", [Update(1, 3, 1)]),
         "unknown operator 'sums'; this query has counts",
     ),
-    "a migration of an unknown operator": (lambda d: d.migrate("sums", EVEN), "'sums'"),
+    "a migration of an unknown operator": (
+        lambda requests: requests.migrate("sums", EVEN),
+        "'sums'",
+    ),
     "a target of more bins": (
-        lambda d: d.migrate("counts", Routing.even(32, 2)),
+        lambda requests: requests.migrate("counts", Routing.even(32, 2)),
         "the target has 32 bins, operator 'counts' has 16",
     ),
-    "a target of fewer bins": (lambda d: d.migrate("counts", Routing.even(8, 2)), "has 8 bins"),
+    "a target of fewer bins": (
+        lambda requests: requests.migrate("counts", Routing.even(8, 2)),
+        "has 8 bins",
+    ),
     "a worker retired with its bins": (
-        lambda d: d.schedule("counts", [Update(1, 8, 0)], workers=1),
+        lambda requests: requests.schedule("counts", [Update(1, 8, 0)], workers=1),
         "worker 1 cannot be retired: it would still own bin 9",
     ),
 }
@@ -89,35 +99,39 @@ def test_a_refused_request_changes_nothing(tmp_path: Path, case: str) -> None:
     publish(driver, 0)
     before = content(tmp_path), driver.routing("counts")
     with pytest.raises(RefusedError, match=message):
-        request(driver)
+        request(driver.requests)
     assert (content(tmp_path), driver.routing("counts")) == before
     assert begin(driver, 1).routings["counts"] == EVEN
 
 
 def test_an_update_must_leave_room_for_those_accepted_before_it(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    driver.schedule("counts", [Update(5, 2, 0), Update(5, 3, 0)], workers=1)
+    driver.requests.schedule("counts", [Update(5, 2, 0), Update(5, 3, 0)], workers=1)
     before = content(tmp_path)
     with pytest.raises(RefusedError, match="worker 1 cannot be retired: it would still own bin 0"):
-        driver.schedule("counts", [Update(3, 0, 1)])
+        driver.requests.schedule("counts", [Update(3, 0, 1)])
     assert content(tmp_path) == before
-    driver.schedule("counts", [Update(3, 0, 1), Update(4, 0, 0)])
+    driver.requests.schedule("counts", [Update(3, 0, 1), Update(4, 0, 0)])
 
 
 def test_updates_that_have_taken_effect_do_not_count_against_later_ones(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
-    driver.schedule("counts", [Update(0, 3, 2), Update(9, 0, 2)], workers=3)
+    driver.requests.schedule("counts", [Update(0, 3, 2), Update(9, 0, 2)], workers=3)
     publish(driver, 0)
-    driver.schedule("counts", [Update(1, 3, 0), Update(1, 0, 1)], workers=2)
+    driver.requests.schedule("counts", [Update(1, 3, 0), Update(1, 0, 1)], workers=2)
     publish(driver, 1)
-    driver.schedule("counts", [Update(2, 0, 0)], workers=1)  # worker 2 has nothing since epoch 1
+    driver.requests.schedule(
+        "counts", [Update(2, 0, 0)], workers=1
+    )  # worker 2 has nothing since epoch 1
     assert begin(driver, 2).routings["counts"] == Routing.even(4, 1)
 
 
 def test_a_schedule_takes_effect_epoch_by_epoch(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    driver.schedule("counts", [Update(2, 1, 1), Update(1, 0, 1), Update(1, 0, 2)], workers=3)
-    driver.schedule("counts", [Update(2, 1, 0)])
+    driver.requests.schedule(
+        "counts", [Update(2, 1, 1), Update(1, 0, 1), Update(1, 0, 2)], workers=3
+    )
+    driver.requests.schedule("counts", [Update(2, 1, 0)])
     found = [begin(driver, 0)]
     for epoch in (1, 2, 3):
         driver.commit(found[-1], idle(driver, found[-1]))
@@ -133,8 +147,8 @@ def test_a_schedule_takes_effect_epoch_by_epoch(tmp_path: Path) -> None:
 
 def test_accepted_updates_survive_a_restart(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    driver.schedule("counts", [Update(0, 0, 1), Update(2, 1, 1)])
-    driver.schedule("counts", [Update(1, 2, 2)], workers=3)
+    driver.requests.schedule("counts", [Update(0, 0, 1), Update(2, 1, 1)])
+    driver.requests.schedule("counts", [Update(1, 2, 2)], workers=3)
     publish(driver, 0)
     driver = drive(tmp_path)
     publish(driver, 1)
@@ -149,7 +163,7 @@ def test_other_workers_or_bins_at_a_restart_overrule_open_requests_for_good(
 ) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     publish(driver, 0)
-    taken = driver.schedule("counts", [Update(2, 0, 1)]).id
+    taken = driver.requests.schedule("counts", [Update(2, 0, 1)]).id
     driver = drive(tmp_path, **restart)
     expected = Routing.even(restart.get("bins", 4), restart.get("workers", 2))
     publish(driver, 1)
@@ -157,27 +171,27 @@ def test_other_workers_or_bins_at_a_restart_overrule_open_requests_for_good(
     assert begin(driver, 2).routings["counts"] == expected
     aside = [path.name for path in tmp_path.glob("godwit/undone/*/control/*")]
     assert aside == [f"{taken}.json"]  # nothing is deleted
-    assert driver.schedule("counts", [Update(3, 0, 1)]).id > taken
+    assert driver.requests.schedule("counts", [Update(3, 0, 1)]).id > taken
 
 
 def test_a_request_is_never_read_as_one_for_other_bins(tmp_path: Path) -> None:
     publish(drive(tmp_path, workers=2, bins=4), 0)
-    drive(tmp_path, bins=2).schedule("counts", [Update(1, 0, 1)])
+    drive(tmp_path, bins=2).requests.schedule("counts", [Update(1, 0, 1)])
     assert begin(drive(tmp_path), 1).routings["counts"] == Routing.even(4, 2)
 
 
 def test_the_id_of_a_deleted_request_is_not_given_again(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    driver.schedule("counts", [Update(3, 0, 1)])
+    driver.requests.schedule("counts", [Update(3, 0, 1)])
     publish(driver, 0)
     publish(drive(tmp_path, workers=3), 1)  # which overrules the update
     shutil.rmtree(tmp_path / "godwit" / "undone")
     driver = drive(tmp_path)
-    assert driver.migrate("counts", THREE, strategy=all_at_once()).id == 2
+    assert driver.requests.migrate("counts", THREE, strategy=all_at_once()).id == 2
 
 
 def test_requests_before_the_first_epoch_survive_too(tmp_path: Path) -> None:
-    drive(tmp_path, workers=2, bins=4).schedule("counts", [Update(0, 0, 1)])
+    drive(tmp_path, workers=2, bins=4).requests.schedule("counts", [Update(0, 0, 1)])
     driver = drive(tmp_path, workers=2, bins=4)
     assert begin(driver, 0).routings["counts"].owners.tolist() == [1, 0, 1, 1]
 
@@ -187,7 +201,7 @@ def test_a_driver_that_was_taken_over_accepts_nothing(tmp_path: Path) -> None:
     new = drive(tmp_path, workers=2, bins=4)
     before = content(tmp_path)
     with pytest.raises(FencedError, match="generation 2 exists"):
-        old.schedule("counts", [Update(0, 0, 1)])
+        old.requests.schedule("counts", [Update(0, 0, 1)])
     assert content(tmp_path) == before
     assert begin(new, 0).routings["counts"] == Routing.even(4, 2)
 
@@ -199,7 +213,7 @@ THREE = Routing.even(4, 3)
 
 def test_a_migration_goes_on_after_restarts(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
-    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    id = driver.requests.migrate("counts", THREE, strategy=fluid()).id
     found = []
     for epoch in range(4):
         publish(driver, epoch)
@@ -207,34 +221,34 @@ def test_a_migration_goes_on_after_restarts(tmp_path: Path) -> None:
         driver = drive(tmp_path)
     assert THREE.owners.tolist() == [0, 0, 1, 2]
     assert found == [([0, 0, 1, 0], 3), ([0, 0, 1, 2], 3), ([0, 0, 1, 2], 3), ([0, 0, 1, 2], 3)]
-    assert driver.outcome(id) == "done"
+    assert driver.requests.outcome(id) == "done"
 
 
 def test_a_migration_is_open_until_its_last_epoch_is_published(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    id = driver.migrate("counts", THREE, strategy=all_at_once()).id
-    assert driver.outcome(id) is None
+    id = driver.requests.migrate("counts", THREE, strategy=all_at_once()).id
+    assert driver.requests.outcome(id) is None
     intent = begin(driver, 0)
-    assert driver.outcome(id) is None
+    assert driver.requests.outcome(id) is None
     driver.commit(intent, idle(driver, intent))
-    assert driver.outcome(id) == "done"
+    assert driver.requests.outcome(id) == "done"
 
 
 def test_one_migration_at_a_time(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
-    first = driver.migrate("counts", THREE, strategy=fluid()).id
+    first = driver.requests.migrate("counts", THREE, strategy=fluid()).id
     publish(driver, 0)
     before = content(tmp_path)
     with pytest.raises(RefusedError, match=f"migration {first} of operator 'counts' is open; wait"):
-        driver.migrate("counts", Routing.even(4, 2))
+        driver.requests.migrate("counts", Routing.even(4, 2))
     with pytest.raises(RefusedError, match=f"migration {first} of operator 'counts' is open"):
-        driver.schedule("counts", [Update(3, 0, 0)])
+        driver.requests.schedule("counts", [Update(3, 0, 0)])
     assert content(tmp_path) == before
     even, strategy = Routing.even(4, 2), all_at_once()
-    second = driver.migrate("counts", even, strategy=strategy, supersede=True).id
+    second = driver.requests.migrate("counts", even, strategy=strategy, supersede=True).id
     publish(driver, 1)
     assert driver.routing("counts") == Routing.even(4, 2)
-    assert (driver.outcome(first), driver.outcome(second)) == (
+    assert (driver.requests.outcome(first), driver.requests.outcome(second)) == (
         "superseded",
         "done",
     )
@@ -242,16 +256,16 @@ def test_one_migration_at_a_time(tmp_path: Path) -> None:
 
 def test_scheduled_updates_come_first(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    driver.schedule("counts", [Update(1, 0, 1)])
+    driver.requests.schedule("counts", [Update(1, 0, 1)])
     with pytest.raises(RefusedError, match="are scheduled up to epoch 1; migrate when"):
-        driver.migrate("counts", THREE)
+        driver.requests.migrate("counts", THREE)
 
 
 def test_superseded_updates_do_not_come_back(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    schedule = driver.schedule("counts", [Update(1, 0, 1)])
-    driver.migrate("counts", THREE, strategy=all_at_once(), supersede=True)
-    assert driver.is_dropped(schedule.id)
+    schedule = driver.requests.schedule("counts", [Update(1, 0, 1)])
+    driver.requests.migrate("counts", THREE, strategy=all_at_once(), supersede=True)
+    assert driver.timelines.is_dropped(schedule.id)
     publish(driver, 0)
     publish(drive(tmp_path), 1)
     assert drive(tmp_path).routing("counts") == THREE
@@ -260,27 +274,27 @@ def test_superseded_updates_do_not_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rollback", [False, True])
 def test_abort(tmp_path: Path, rollback: bool) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
-    id = driver.migrate("counts", THREE, strategy=batched(1)).id
+    id = driver.requests.migrate("counts", THREE, strategy=batched(1)).id
     publish(driver, 0)
     half = driver.routing("counts")
-    driver.abort("counts", id, rollback=rollback)
-    assert driver.outcome(id) == (None if rollback else "aborted")
+    driver.requests.abort("counts", id, rollback=rollback)
+    assert driver.requests.outcome(id) == (None if rollback else "aborted")
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts") == (Routing.even(4, 1) if rollback else half)
-    assert driver.outcome(id) == ("rolled back" if rollback else "aborted")
+    assert driver.requests.outcome(id) == ("rolled back" if rollback else "aborted")
     with pytest.raises(RefusedError, match="only an open one can be aborted"):
-        driver.abort("counts", id)
+        driver.requests.abort("counts", id)
 
 
 def test_a_deadline_is_kept_over_a_restart(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
-    id = driver.migrate("counts", THREE, strategy=fluid(), deadline=60).id
+    id = driver.requests.migrate("counts", THREE, strategy=fluid(), deadline=60).id
     publish(driver, 0)
     driver = drive(tmp_path, clock=lambda: time.time() + 61)
     publish(driver, 1)
     assert driver.routing("counts") == THREE
-    assert driver.outcome(id) == "done"
+    assert driver.requests.outcome(id) == "done"
 
 
 @pytest.mark.parametrize("restart", [{"workers": 2}, {"bins": 8}])
@@ -288,13 +302,13 @@ def test_other_workers_or_bins_overrule_a_migration(
     tmp_path: Path, restart: dict[str, int]
 ) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
-    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    id = driver.requests.migrate("counts", THREE, strategy=fluid()).id
     publish(driver, 0)
     driver = drive(tmp_path, **restart)
     publish(driver, 1)
     driver = drive(tmp_path)
-    assert driver.outcome(id) == "overruled"
-    assert driver.timeline("counts").migration is None
+    assert driver.requests.outcome(id) == "overruled"
+    assert driver.timelines["counts"].migration is None
 
 
 def test_another_process_asks_through_the_checkpoint(tmp_path: Path) -> None:
@@ -307,10 +321,10 @@ def test_another_process_asks_through_the_checkpoint(tmp_path: Path) -> None:
     unknown = control.add(AbortRequest(0, "sums", asked.id))
     intent = begin(driver, 1)
     assert intent.routings["counts"] == THREE
-    assert intent.control == unknown.id
-    assert set(intent.refused) == {str(stale.id), str(unknown.id)}
-    assert "is open" in intent.refused[str(stale.id)]
-    assert "unknown operator 'sums'" in intent.refused[str(unknown.id)]
+    assert intent.taken == unknown.id
+    assert set(intent.refused) == {stale.id, unknown.id}
+    assert "is open" in intent.refused[stale.id]
+    assert "unknown operator 'sums'" in intent.refused[unknown.id]
     driver.commit(intent, idle(driver, intent))
     control.add(MigrateRequest(0, "counts", now, THREE, "all-at-once", time.time()))
     again = begin(driver, 2)
@@ -323,7 +337,7 @@ def test_another_process_asks_through_the_checkpoint(tmp_path: Path) -> None:
 
 def test_another_process_supersedes_a_migration_that_goes_on_meanwhile(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=64)
-    driver.migrate("counts", Routing.even(64, 4), strategy=fluid())
+    driver.requests.migrate("counts", Routing.even(64, 4), strategy=fluid())
     publish(driver, 0)
     seen, target = driver.routing("counts"), Routing.even(64, 1)
     publish(driver, 1)
@@ -332,16 +346,16 @@ def test_another_process_supersedes_a_migration_that_goes_on_meanwhile(tmp_path:
     asked = History.inspect(tmp_path).requests.add(request)
     before = driver.routing("counts")
     publish(driver, 2)
-    assert driver.outcome(asked.id) == "done"
+    assert driver.requests.outcome(asked.id) == "done"
     assert driver.routing("counts") == target
 
     slow = MigrateRequest(0, "counts", seen, before, "fluid", time.time(), supersede=True)
     asked = History.inspect(tmp_path).requests.add(slow)
     publish(driver, 3)
     driver = drive(tmp_path)  # which knows where the migration began
-    driver.abort("counts", asked.id, rollback=True)
+    driver.requests.abort("counts", asked.id, rollback=True)
     publish(driver, 4)
-    assert driver.outcome(asked.id) == "rolled back"
+    assert driver.requests.outcome(asked.id) == "rolled back"
     assert driver.routing("counts").owners.tolist() == target.owners.tolist()
 
 
@@ -351,24 +365,24 @@ def test_the_handle_takes_in_what_others_asked_before_it(tmp_path: Path) -> None
     other = MigrateRequest(0, "counts", now, THREE, "all-at-once", time.time())
     asked = History.inspect(tmp_path).requests.add(other)
     with pytest.raises(RefusedError, match=f"migration {asked.id} of operator 'counts' is open"):
-        driver.migrate("counts", now)
+        driver.requests.migrate("counts", now)
 
 
 def test_a_rollback_of_the_checkpoint_takes_a_migration_back(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
     publish(driver, 0)
-    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    id = driver.requests.migrate("counts", THREE, strategy=fluid()).id
     publish(driver, 1)
     publish(driver, 2)
     restore(tmp_path, 1, durable=False)
     driver = drive(tmp_path)
-    migration = driver.timeline("counts").migration
+    migration = driver.timelines["counts"].migration
     assert migration is not None
     assert (migration.id, owners(driver).count(0)) == (id, 3)
     restore(tmp_path, 0, durable=False)
     driver = drive(tmp_path)
-    assert not driver.timeline("counts").is_open
-    assert driver.migrate("counts", THREE).id > id
+    assert not driver.timelines["counts"].is_open
+    assert driver.requests.migrate("counts", THREE).id > id
 
 
 def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> None:
@@ -376,11 +390,17 @@ def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> No
     driver = drive(tmp_path, COUNTS, other, workers=2, bins=4)
     publish(driver, 0)
     for _ in range(2):  # an epoch that is delivered twice asks twice
-        driver.wish(0, [Wish("all", None, ((None, 0, 1),)), Wish("one", "others", ((None, 3, 0),))])
+        driver.requests.add_streamed(
+            0,
+            [
+                StreamedUpdates("all", None, ((None, 0, 1),)),
+                StreamedUpdates("one", "others", ((None, 3, 0),)),
+            ],
+        )
     publish(driver, 1)
     assert driver.routing("counts").owners.tolist() == [1, 0, 1, 1]
     assert driver.routing("others").owners.tolist() == [1, 0, 1, 0]
-    assert len(driver.timeline("counts").scheduled) == 0
+    assert len(driver.timelines["counts"].scheduled) == 0
 
 
 def test_updates_as_data_that_cannot_be_are_refused_and_do_not_stop_the_query(
@@ -388,7 +408,9 @@ def test_updates_as_data_that_cannot_be_are_refused_and_do_not_stop_the_query(
 ) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     publish(driver, 0)
-    driver.wish(0, [Wish("many", "counts", ((None, 0, 1),), workers=100_000)])
+    driver.requests.add_streamed(
+        0, [StreamedUpdates("many", "counts", ((None, 0, 1),), workers=100_000)]
+    )
     assert "request 1 was refused: workers must be from 1 to 65536" in caplog.text
     driver = drive(tmp_path)
     publish(driver, 1)
@@ -400,21 +422,23 @@ def test_no_refusal_is_forgotten_before_an_intent_has_told_it(tmp_path: Path) ->
     publish(driver, 0)
     control = History.inspect(tmp_path).requests
     unknown = control.add(AbortRequest(0, "counts", 99))
-    driver.wish(0, [Wish(f"{n}", "counts", ((None, 9, 1),)) for n in range(2 * REFUSALS)])
+    driver.requests.add_streamed(
+        0, [StreamedUpdates(f"{n}", "counts", ((None, 9, 1),)) for n in range(2 * REFUSALS)]
+    )
     told = begin(driver, 1)
     assert len(told.refused) == 1 + 2 * REFUSALS
-    assert "migration 99 of operator 'counts' is unknown" in told.refused[str(unknown.id)]
+    assert "migration 99 of operator 'counts' is unknown" in told.refused[unknown.id]
     driver.commit(told, idle(driver, told))
     assert len(begin(driver, 2).refused) == REFUSALS
 
 
 def test_what_has_arrived_is_remembered(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
-    id = driver.migrate("counts", THREE, strategy=fluid()).id
+    id = driver.requests.migrate("counts", THREE, strategy=fluid()).id
     publish(driver, 0)
-    driver.abort("counts", id)
+    driver.requests.abort("counts", id)
     publish(driver, 1)
-    ended = drive(tmp_path).ended(id)
+    ended = drive(tmp_path).timelines.ended(id)
     assert ended is not None
     assert ended.arrived == 1
 
@@ -422,15 +446,19 @@ def test_what_has_arrived_is_remembered(tmp_path: Path) -> None:
 def test_a_migration_that_is_asked_for_before_the_first_epoch_survives_a_restart(
     tmp_path: Path,
 ) -> None:
-    id = drive(tmp_path, workers=2, bins=4).migrate("counts", THREE, strategy=all_at_once()).id
+    id = (
+        drive(tmp_path, workers=2, bins=4)
+        .requests.migrate("counts", THREE, strategy=all_at_once())
+        .id
+    )
     driver = drive(tmp_path, workers=2, bins=4)
     publish(driver, 0)
-    assert (driver.routing("counts"), driver.outcome(id)) == (THREE, "done")
+    assert (driver.routing("counts"), driver.requests.outcome(id)) == (THREE, "done")
 
 
 def test_a_number_of_workers_counts_until_the_program_names_another(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
-    driver.migrate("counts", THREE, strategy=all_at_once())
+    driver.requests.migrate("counts", THREE, strategy=all_at_once())
     publish(driver, 0)
     for epoch, workers in ((1, 2), (2, None), (3, 2)):
         driver = drive(tmp_path, workers=workers)

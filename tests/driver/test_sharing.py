@@ -18,7 +18,7 @@ KEYS = [f"word {i}" for i in range(500)]
 def fetched(checkpoint: Path, epoch: int) -> int:
     manifest = History(checkpoint).manifest(epoch)
     assert manifest is not None
-    return sum(receipt["fetched"] for group in manifest.receipts.values() for receipt in group)
+    return sum(receipt.fetched for group in manifest.receipts.values() for receipt in group)
 
 
 def merged(checkpoint: Path, epoch: int) -> set[int]:
@@ -26,7 +26,7 @@ def merged(checkpoint: Path, epoch: int) -> set[int]:
     manifest = History(checkpoint).manifest(epoch)
     assert manifest is not None
     receipts = manifest.receipts["counts"]
-    return {receipt["worker"] for receipt in receipts if receipt["merged_rows"]}
+    return {receipt.worker for receipt in receipts if receipt.merged_rows}
 
 
 @pytest.mark.parametrize("bins", [128, 4096])

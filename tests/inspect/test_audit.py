@@ -300,6 +300,12 @@ RECORDS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "manifest without its trees": (
         lambda c: edit_manifest(c, 5, lambda body: body["trees"]["counts"]["value"].clear()),
+        "^manifests/5.json: is not a manifest that Godwit wrote",
+    ),
+    "tree with half a run": (
+        lambda c: edit_manifest(
+            c, 5, lambda body: body["trees"]["counts"]["value"]["segments"].insert(0, [[1]])
+        ),
         "^manifests/5.json: its trees cannot be read",
     ),
     "missing intent": (lambda c: record(c, "intents/5").unlink(), "epoch 5: its intent is missing"),

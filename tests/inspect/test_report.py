@@ -18,9 +18,9 @@ def report(tmp_path: Path) -> EpochReport:
     before = sim.driver.routing("counts")
     sim.migrate(Routing.even(16, 2).spread(4), strategy=batched(5))
     sim.feed(words("a", "b", "a"))
-    manifest = sim.driver._last
+    manifest = sim.driver.published.manifest
     assert manifest is not None
-    timelines = {"counts": sim.driver.timeline("counts")}
+    timelines = {"counts": sim.driver.timelines["counts"]}
     parts = {"decide": 0.01, "compute": 0.2}
     return EpochReport.of(manifest, {"counts": before}, timelines, {"counts": 5_000_000}, parts)
 

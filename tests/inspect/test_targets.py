@@ -24,7 +24,6 @@ from godwit.planner.projected import Problem, Projected
 from godwit.state import file as state_file
 from godwit.state.file import read
 from godwit.state.timed import key_hashes
-from godwit.state.tree import Tree
 from tests.support.simulated import COUNTS, simulate, words
 from tests.support.timed_workloads import at
 from tests.support.window_workloads import WINDOWS
@@ -74,7 +73,7 @@ def test_rows_and_bytes_are_those_of_every_bin(
     manifest = History(tmp_path).last()
     assert manifest is not None
     for spec in operator.tables:
-        tree = Tree.from_json(manifest.trees[operator.name][spec.name])
+        tree = manifest.trees[operator.name][spec.name].unpack()
         for segment in range(SEGMENTS):
             for run in tree.runs(segment):
                 file = read(sim.driver.files, run.file, spec, tree.files[run.file])
@@ -106,7 +105,7 @@ def test_seconds_are_shared_out_by_records(tmp_path: Path) -> None:
     found = Measured.of(History(tmp_path), "counts", 16)
     manifest = History(tmp_path).last()
     assert manifest is not None
-    taken = [r["seconds"].get("process", 0.0) for r in manifest.receipts["counts"]]
+    taken = [r.process_seconds for r in manifest.receipts["counts"]]
     owners = sim.driver.routing("counts").owners
     assert np.bincount(owners, found.seconds, 2).tolist() == pytest.approx(taken)
     for worker in range(2):
@@ -261,7 +260,7 @@ def test_epochs_of_fetching_ahead_are_predicted(tmp_path: Path, bins: int) -> No
     history, goal = History(tmp_path), Routing.even(bins, 4)
     manifest = history.last()
     assert manifest is not None
-    trees = [Tree.from_json(tree) for tree in manifest.trees["counts"].values()]
+    trees = [tree.unpack() for tree in manifest.trees["counts"].values()]
     origin = sim.driver.routing("counts")
 
     def predicted(budget: str, rate: float, target: Routing = goal) -> int | None:

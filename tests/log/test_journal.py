@@ -14,6 +14,7 @@ from godwit import faults
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal
 from godwit.log.records import FORMAT
+from godwit.migration.migration import MigrationPhase, OpenMigration, OperatorMigrations
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
 from tests.support.log_samples import (
@@ -171,13 +172,14 @@ def test_pruning_keeps_requests_that_intents_are_about(tmp_path: Path) -> None:
     run(journal, 0)
     target = MigrateRequest(0, "counts", EVEN, OTHER, "fluid", 0.0)
     ids = [journal.requests.add(target).id for _ in range(5)]
-    migrations = {"counts": {"open": {"id": 2}, "past": []}}
+    opened = OpenMigration(2, MigrationPhase.MOVING, None)
+    migrations = {"counts": OperatorMigrations(opened)}
     for epoch in (1, 2):
-        journal.begin(replace(intent_of(epoch), control=3, migrations=migrations))
+        journal.begin(replace(intent_of(epoch), taken=3, migrations=migrations))
         journal.publish(manifest_of(epoch))
     journal.prune(1)
     assert journal.requests.ids() == [2, 4, 5]
-    journal.begin(replace(intent_of(3), control=4))
+    journal.begin(replace(intent_of(3), taken=4))
     journal.publish(manifest_of(3))
     journal.prune(3)
     assert journal.requests.ids() == ids[4:]

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
-from godwit.migration.migration import OPEN, EndedMigration, MigrationPhase, MigrationState
+from godwit.migration.migration import (
+    OPEN,
+    EndedMigration,
+    MigrationPhase,
+    MigrationState,
+    OpenMigration,
+)
 from godwit.migration.strategies import all_at_once, batched, fluid, left, matched, paced
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
@@ -124,7 +130,9 @@ def test_json(phase: MigrationPhase) -> None:
     )
     for origin in (request.origin, request.target):
         one = replace(MigrationState.of(request, origin), phase=phase, stepped=3)
-        assert MigrationState.from_json(one.to_json(), request) == one
+        told = OpenMigration.from_json(json.loads(json.dumps(one.record().to_json())))
+        assert told == one.record()
+        assert told.resume(request) == one
 
 
 @pytest.mark.parametrize("phase", ENDS)

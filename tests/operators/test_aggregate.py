@@ -223,7 +223,7 @@ def test_describes_itself_and_pickles() -> None:
     schema = pa.schema({"k": pa.string(), "v": pa.int64()})
     operator = AggregateOperator.of("a", "k", {"n": ops.count(), "m": ops.avg("v")}, schema)
     assert isinstance(operator, Operator)
-    assert operator.describe() == {
+    assert operator.describe().to_json() == {
         "kind": "aggregate",
         "key": "`k` string",
         "output": "`k` string, `n` bigint, `m` double",

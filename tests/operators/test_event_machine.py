@@ -74,9 +74,9 @@ def test_a_record_is_late_when_the_watermark_of_the_epoch_before_has_passed_it(
     assert seen(sim, 1) == [("record", "a", 3), ("record", "b", 10)]
     sim.feed([record("a", 9), record("b", 10), record("c", 11)])
     assert seen(sim, 2) == [("record", "b", 10), ("record", "c", 11)]
-    manifest = sim.driver._last
+    manifest = sim.driver.published.manifest
     assert manifest is not None
-    assert sum(one["late"] for one in manifest.receipts["m"]) == 1
+    assert sum(one.late for one in manifest.receipts["m"]) == 1
 
 
 def test_a_record_without_a_time_is_late(tmp_path: Path) -> None:

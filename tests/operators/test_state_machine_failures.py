@@ -145,7 +145,7 @@ def test_describes_itself_and_pickles() -> None:
         "m", "k", lambda k, v, s: [(k, offset)], forms, "k string, n long", INPUT
     )
     assert isinstance(operator, Operator)
-    assert operator.describe() == {
+    assert operator.describe().to_json() == {
         "kind": "state_machine",
         "key": "`k` string",
         "output": "`k` string, `n` bigint",

@@ -33,7 +33,7 @@ def test_the_cache_outlives_python_workers(spark: SparkSession, feed: Feed, tmp_
     manifests = [History(tmp_path / "checkpoint").manifest(epoch) for epoch in (1, 2)]
     for manifest in manifests:
         assert manifest is not None
-        assert [receipt["fetched"] for receipt in manifest.receipts["counts"]] == [0, 0]
+        assert [receipt.fetched for receipt in manifest.receipts["counts"]] == [0, 0]
     assert state(spark, tmp_path / "checkpoint") == dict.fromkeys("abcdef", 3)
 
 
@@ -56,7 +56,7 @@ def test_a_lost_cache_costs_time_only_and_a_damaged_file_the_query(
         assert state(spark, checkpoint) == dict.fromkeys("abcdef", 2)
         manifest = History(checkpoint).manifest(1)
         assert manifest is not None
-        assert all(receipt["fetched"] for receipt in manifest.receipts["counts"])
+        assert all(receipt.fetched for receipt in manifest.receipts["counts"])
 
         damaged = checkpoint / "godwit" / new_files(checkpoint, 0, "delta")[0].name
         flip(damaged)

@@ -102,7 +102,7 @@ class Seen:
         ).await_termination()
         manifests = [History(checkpoint).manifest(epoch) for epoch in sorted(self.outputs)]
         told = [
-            [(m.clocks, [[r[n] for n in ("records", "late", "loads", "rows")] for r in group])]
+            [(m.clocks, [(r.records, r.late, r.loads, r.rows) for r in group])]
             for m in manifests
             if m is not None
             for group in m.receipts.values()

@@ -5,7 +5,8 @@ from unittest.mock import Mock, create_autospec
 
 import pytest
 
-from godwit.driver.driver import Driver
+from godwit.driver.demand import Demand
+from godwit.driver.placements import Placements
 from godwit.spark import ticks as tick
 from godwit.spark.executors import Executors
 from godwit.spark.pinning import Pinning
@@ -18,14 +19,13 @@ class Idle:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tick, "IDLE_SECONDS", 0.001)
         self.ticked, self.looked, self.looks = threading.Event(), threading.Event(), 0
-        self.driver = create_autospec(
-            Driver, instance=True, wants_epoch=False, can_settle=False, placement=None
-        )
-        self.driver.tick.side_effect = self.ticked.set
+        self.demand = create_autospec(Demand, instance=True, wants_epoch=False, can_settle=False)
+        self.demand.tick.side_effect = self.ticked.set
+        self.placements = create_autospec(Placements, instance=True, placement=None)
         self.pinning = create_autospec(Pinning, instance=True, is_possible=True)
         self.pinning.have_changed.side_effect = self._look
         self.changed = False
-        self.ticker = Ticker(self.driver, self.pinning, 0.0)
+        self.ticker = Ticker(self.demand, self.placements, self.pinning, 0.0)
 
     def _look(self, placement: object) -> bool:
         self.looks += 1
@@ -47,7 +47,7 @@ def test_nothing_waits_so_no_epoch_is_asked_for(idle: Idle) -> None:
 
 
 def test_what_somebody_asked_for_does_not_wait(idle: Idle) -> None:
-    idle.driver.wants_epoch = True
+    idle.demand.wants_epoch = True
     idle.ticker.go_on(records=0)
     assert idle.ticked.is_set()
 
@@ -57,10 +57,10 @@ def test_one_epoch_is_asked_for_when_something_has_changed(idle: Idle, case: str
     if case == "executors":
         idle.changed = True
     else:
-        idle.driver.can_settle = True
+        idle.demand.can_settle = True
     idle.ticker.go_on(records=0)
     assert idle.ticked.wait(60)
-    idle.driver.tick.assert_called_once()
+    idle.demand.tick.assert_called_once()
 
 
 @pytest.mark.parametrize(

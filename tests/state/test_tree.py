@@ -15,7 +15,7 @@ from godwit.model.routing import SEGMENTS, Routing
 from godwit.state.file import WrittenFile
 from godwit.state.run import EVERYWHERE
 from godwit.state.table import FileRef
-from godwit.state.tree import HARD_LAYERS, MAX_LAYERS, Merge, RunRef, Tree
+from godwit.state.tree import HARD_LAYERS, MAX_LAYERS, Merge, PackedTree, RunRef, Tree
 
 # The model of a tree: for each segment a list of layers of (file, rows), newest first.
 Model = list[list[list[tuple[str, int]]]]
@@ -46,7 +46,7 @@ def check(tree: Tree, model: Model) -> None:
             named[file] += rows
     assert set(named) == set(tree.files)
     assert all(0 < rows <= tree.files[file].rows for file, rows in named.items())
-    assert Tree.from_json(json.loads(json.dumps(tree.to_json()))) == tree
+    assert PackedTree.from_json(json.loads(json.dumps(tree.pack().to_json()))).unpack() == tree
     assert pickle.loads(pickle.dumps(tree)) == tree
 
 
@@ -67,9 +67,9 @@ def test_a_tree_is_its_history(
         left = spread({s: rows for s, (_, rows) in merges.items()})
         name = f"merge-{epoch}"
         written = [file_of(name, left)] if any(left) else []
-        before, was = tree, tree.to_json()
+        before, was = tree, tree.pack()
         tree = tree.replace([([Merge(s, k) for s, (k, _) in merges.items()], written)])
-        assert before.to_json() == was
+        assert before.pack() == was
         for s, (k, rows) in merges.items():
             model[s][:k] = [[(name, rows)]] if rows else []
         check(tree, model)
@@ -179,7 +179,7 @@ def test_who_shares_a_segment_reads_its_own_runs_alone() -> None:
     assert [run.file for run in tree.runs(1, 0b10)] == ["b", "base"]
     assert [run.file for run in tree.runs(2, 0b10)] == ["b"]
     assert [run.file for run in tree.runs(1, 0b11)] == ["a", "b", "base"]
-    assert {ref.name for ref in Tree.refs(tree.to_json(), one)} == {"a", "base"}
+    assert {ref.name for ref in tree.pack().refs(one)} == {"a", "base"}
     made = [file_of(name, spread({1: 5})) for name in ("c", "d")]
     tree = tree.replace(
         [([Merge(1, 2, 0b01)], made[:1]), ([Merge(1, 2, 0b10)], made[1:])],

@@ -23,7 +23,7 @@ class Running:
         ticks = self.checkpoint / "godwit" / "ticks"
         while not asked.done():
             waiting = [path for path in ticks.iterdir() if path.name[0] != "."]
-            if waiting or self.driver.wants_epoch:
+            if waiting or self.driver.demand.wants_epoch:
                 for tick in waiting:
                     tick.unlink()
                 self.epoch()
@@ -31,4 +31,4 @@ class Running:
 
     def epoch(self) -> None:
         """Run an epoch without records."""
-        publish(self.driver, (self.driver.committed or 0) + 1)
+        publish(self.driver, (self.driver.published.epoch or 0) + 1)

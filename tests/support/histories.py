@@ -29,7 +29,6 @@ from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file
 from godwit.state import tree
 from godwit.state.run import EVERYWHERE
-from godwit.state.tree import Tree
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.work import Work
 from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate
@@ -137,7 +136,7 @@ class _Play:
             case Abort(rollback=rollback):
                 name = self._names[event.operator]
                 newest = max(self._history.requests.ids(), default=0)
-                open = self._sim.driver.timeline(name).migration
+                open = self._sim.driver.timelines[name].migration
                 id = open.id if open else newest
                 self._ask(
                     Stop(rollback),
@@ -157,7 +156,7 @@ class _Play:
                 if self._begun >= 0:
                     self._read(event)
             case Finish():
-                while self._ask(End(), self._timed, self._sim.driver.finish):
+                while self._ask(End(), self._timed, self._sim.driver.requests.finish):
                     pass  # who died of it asks again: an operator may not have been told
             case Restart():
                 self._restart(event)
@@ -200,9 +199,9 @@ class _Play:
             (None if ahead is None else update.epoch, update.bin, update.worker)
             for update, (ahead, *_) in zip(updates, event.updates, strict=True)
         ]
-        read = requests.Wish(event.id, name, tuple(next_or_at), event.workers)
+        read = requests.StreamedUpdates(event.id, name, tuple(next_or_at), event.workers)
         before = self._control()["control"]
-        restart = self._dies(lambda: self._sim.driver.wish(self._begun, [read]))
+        restart = self._dies(lambda: self._sim.driver.requests.add_streamed(self._begun, [read]))
         there = self._control()["control"] != before
         if restart is None:
             possible = not routes.is_known(event.id) and routes.is_possible(wish)
@@ -356,9 +355,9 @@ class _Play:
             self._feed(())
         assert self._are_moving() == []
         for name in self._names:
-            assert driver.timeline(name).migration is None
+            assert driver.timelines[name].migration is None
         for id in self._accepted:
-            ended = driver.ended(id)
+            ended = driver.timelines.ended(id)
             assert ended is not None, f"migration {id} has no end"
             assert ended.phase not in OPEN
             self.seen[f"migrations {ended.phase}"] += 1
@@ -395,7 +394,7 @@ class _Play:
             owners = routes.of(epoch).owners
             for spec in self._sim.driver.operators[name].tables:
                 of_epoch = re.compile(rf"state/{name}/{spec.name}/e{epoch}-w(\d+)-delta-")
-                for ref in Tree.refs(manifest.trees[name][spec.name]):
+                for ref in manifest.trees[name][spec.name].files:
                     if written := of_epoch.match(ref.name):
                         file = state_file.read(self._history.files, ref.name, spec, ref)
                         keys = file.whole().rows.select(spec.key.names)
@@ -421,7 +420,7 @@ class _Play:
 
 def merged_parts(manifest: Manifest) -> set[str]:
     """The merged files of which some run has not all slices of its segment."""
-    found = (Tree.from_json(one) for tables in manifest.trees.values() for one in tables.values())
+    found = (one.unpack() for tables in manifest.trees.values() for one in tables.values())
     return {
         run.file
         for one in found

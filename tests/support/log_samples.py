@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from godwit.log import Intent, Journal, Manifest
+from godwit.log import Intent, Journal, Manifest, WorkerStatistics
+from godwit.model.description import OperatorDescription
 from godwit.model.requests import ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
+from godwit.state.table import FileRef
+from godwit.state.tree import Merge, PackedTree
 from godwit.storage.local import LocalStore
 
 QUERY = "364c1b9d-b515-4fab-918b-d5d838f9efd6"
@@ -20,12 +23,15 @@ def intent_of(
     epoch: int, routings: Mapping[str, Routing] | None = None, offsets: str = "digest"
 ) -> Intent:
     routings = {"counts": EVEN} if routings is None else routings
-    return Intent(epoch, 0, QUERY, offsets, routings, {"counts": {"segments": [1, 2]}})
+    return Intent(epoch, 0, QUERY, offsets, routings, {"counts": {"value": (Merge(1, 2),)}})
 
 
 def manifest_of(epoch: int, offsets: str = "digest", note: str = "") -> Manifest:
-    trees = {"counts": {"0": [["state/counts/a.arrow", 10]]}}
-    return Manifest(epoch, 0, QUERY, offsets, {"counts": {"key": "k"}}, trees, {}, {"counts": note})
+    files = (FileRef("state/counts/a.arrow", 10, 100, 0),)
+    trees = {"counts": {"value": PackedTree(files, [[[0, 10, 1]]])}}
+    operators = {"counts": OperatorDescription("aggregate", "k", "k", {})}
+    receipts = {"counts": (WorkerStatistics(0, place=note),)}
+    return Manifest(epoch, 0, QUERY, offsets, operators, trees, {}, receipts)
 
 
 def run(journal: Journal, *epochs: int) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from godwit.driver.driver import Driver
 from godwit.log.history import History
 from godwit.log.intent import Intent
+from godwit.placement.handover import PlacementRecord
+from godwit.placement.slots import Placement
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
 from godwit.state.table import FileRef
 from godwit.testing.simulation import OperatorSimulation
@@ -35,15 +37,11 @@ class Placed(OperatorSimulation):
     def place(self, workers: Sequence[str], replicas: Sequence[Sequence[str]]) -> None:
         """From the next epoch on."""
         executors = sorted({*workers, *(one for group in replicas for one in group)})
-        self.placement = {
-            "executors": executors,
-            "workers": list(workers),
-            "replicas": [list(group) for group in replicas],
-        }
+        self.placement = PlacementRecord(Placement.of(0, executors, workers, replicas))
 
     @property
     def generation(self) -> int:
-        return self.driver._journal.generation
+        return self.driver.journal.generation
 
     @property
     def home(self) -> Path:
@@ -67,12 +65,12 @@ class Placed(OperatorSimulation):
 
     def _open(self, workers: int | None, bins: int | None) -> Driver:
         driver = super()._open(workers, bins)
-        begin = driver._journal.begin
+        begin = driver.journal.begin
 
         def placed(intent: Intent) -> Intent:
             return begin(replace(intent, placement=self.placement))
 
-        driver._journal.begin = placed  # type: ignore[method-assign]
+        driver.journal.begin = placed  # type: ignore[method-assign]
         return driver
 
 

@@ -39,4 +39,4 @@ def test_a_receipt_says_how_long_it_waited_for_files(
     assert receipt.fetch_seconds >= 0.05
     assert receipt.fetch_seconds <= sum(receipt.seconds.values())
     again = Receipt.from_text(receipt.to_text())
-    assert again.statistics()["fetch_seconds"] == receipt.fetch_seconds
+    assert again.statistics().fetch_seconds == receipt.fetch_seconds

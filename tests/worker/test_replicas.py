@@ -11,9 +11,11 @@ from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS
 from godwit.log.manifest import Manifest
 from godwit.model.routing import SEGMENTS, Routing
-from godwit.placement.slots import Held
+from godwit.placement.handover import PlacementRecord
+from godwit.placement.slots import Held, Placement
 from godwit.state.run import EVERYWHERE, SLICES
 from godwit.state.table import FileRef
+from godwit.state.tree import PackedTree
 from godwit.storage.local import LocalStore
 from godwit.worker.replicas import (
     KeeperProgress,
@@ -28,10 +30,10 @@ EXECUTORS = ["0", "1", "2"]
 
 
 @st.composite
-def trees(draw: st.DrawFn, name: str) -> dict[str, Any]:
-    """A tree in JSON with a few files, of which segments name some."""
+def trees(draw: st.DrawFn, name: str) -> PackedTree:
+    """A tree with a few files, of which segments name some."""
     count = draw(st.integers(0, 6))
-    files = [[f"{name}/{n}", 1, draw(st.integers(1, 100)), n] for n in range(count)]
+    files = [FileRef(f"{name}/{n}", 1, draw(st.integers(1, 100)), n) for n in range(count)]
     segments: list[list[list[int]]] = [[] for _ in range(SEGMENTS)]
     slices = st.just(EVERYWHERE) | st.integers(-(1 << 63), (1 << 63) - 1)
     for number in range(count):
@@ -42,7 +44,7 @@ def trees(draw: st.DrawFn, name: str) -> dict[str, Any]:
                 newest += run
             else:
                 segments[segment].append(run)
-    return {"files": files, "segments": segments}
+    return PackedTree(tuple(files), segments)
 
 
 @st.composite
@@ -55,17 +57,15 @@ def situations(draw: st.DrawFn) -> tuple[Intent, Manifest]:
         owners = draw(st.lists(st.integers(0, workers - 1), min_size=bins, max_size=bins))
         routings[name] = Routing(np.array(owners, np.int32), workers)
         found[name] = {table: draw(trees(f"{name}/{table}")) for table in ("x", "y")}
-    placement = {
-        "executors": EXECUTORS,
-        "workers": draw(st.lists(st.sampled_from(EXECUTORS), min_size=workers, max_size=workers)),
-        "replicas": draw(
-            st.lists(
-                st.lists(st.sampled_from(EXECUTORS), unique=True),
-                min_size=workers,
-                max_size=workers,
-            )
-        ),
-    }
+    homes = draw(st.lists(st.sampled_from(EXECUTORS), min_size=workers, max_size=workers))
+    replicas = draw(
+        st.lists(
+            st.lists(st.sampled_from(EXECUTORS), unique=True),
+            min_size=workers,
+            max_size=workers,
+        )
+    )
+    placement = PlacementRecord(Placement.of(1, EXECUTORS, homes, replicas))
     intent = Intent(1, 1, "query", "", routings, {}, placement=placement)
     return intent, Manifest(0, 1, "query", "", {}, found, {}, {})
 
@@ -82,8 +82,8 @@ def brute_force(worker: int, intent: Intent, manifest: Manifest) -> set[str]:
             for part in range(first >> 52, (last >> 52) + 1):
                 for tree in manifest.trees[operator].values():
                     names |= {
-                        tree["files"][number][0]
-                        for layer in tree["segments"][part // SLICES]
+                        tree.files[number].name
+                        for layer in tree.segments[part // SLICES]
                         for number, slices in zip(layer[::3], layer[2::3], strict=True)
                         if slices >> part % SLICES & 1
                     }
@@ -95,14 +95,14 @@ def test_an_executor_needs_the_files_of_the_slices_of_its_workers(
     situation: tuple[Intent, Manifest], executor: str
 ) -> None:
     intent, manifest = situation
-    placement = intent.placement
-    assert placement is not None
+    assert intent.placement is not None
+    placement = intent.placement.placement
     needs = Needs.of(executor, intent, manifest)
-    own = [w for w, place in enumerate(placement["workers"]) if place == executor]
+    own = [w for w, place in enumerate(placement.homes) if place == executor]
     assert needs.own.keys() == set().union(*(brute_force(w, intent, manifest) for w in own))
     assert {w: set(share.files) for w, share in needs.replicas.items()} == {
         w: brute_force(w, intent, manifest)
-        for w, places in enumerate(placement["replicas"])
+        for w, places in enumerate(placement.replicas)
         if executor in places
     }
 

@@ -1,13 +1,14 @@
 """The handles of what was asked of a running query."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from godwit.driver.driver import Driver
 from godwit.inspect.sizes import seconds_left
 from godwit.migration.strategies import left
 from godwit.model.requests import MigrateRequest, ScheduleRequest
+from godwit.placement.handover import HandoverState
 
 
 class Awaited:
@@ -15,7 +16,7 @@ class Awaited:
 
     __slots__ = ()
     unfinished: ClassVar[tuple[str, ...]] = ("open",)
-    driver: Driver
+    _driver: Driver
 
     @property
     def outcome(self) -> str:
@@ -23,7 +24,7 @@ class Awaited:
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it is over, the query ends or `timeout` seconds have passed."""
-        self.driver.wait_for(lambda: self.outcome not in self.unfinished, timeout)
+        self._driver.monitor.wait_for(lambda: self.outcome not in self.unfinished, timeout)
         return self.outcome
 
 
@@ -41,7 +42,7 @@ class Migration(Awaited):
     3
     """
 
-    driver: Driver
+    _driver: Driver
     request: MigrateRequest
 
     def __repr__(self) -> str:
@@ -58,30 +59,31 @@ class Migration(Awaited):
     def outcome(self) -> str:
         """'open', or once its last epoch is published how it ended: 'done', 'aborted', 'rolled
         back', 'superseded' or 'overruled'."""
-        return str(self.driver.outcome(self.id) or "open")
+        return str(self._driver.requests.outcome(self.id) or "open")
 
     @property
     def progress(self) -> "MigrationProgress":
         """How many of its bins are at its target, and what is left of it, or of the way back."""
-        timeline = self.driver.timeline(self.request.operator)
+        timeline = self._driver.timelines[self.request.operator]
         migration = timeline.migration
         if migration is None or migration.id != self.id:
-            ended = self.driver.ended(self.id)
+            ended = self._driver.timelines.ended(self.id)
             arrived, bins = (ended.arrived, ended.bins) if ended else (0, 0)
             return MigrationProgress(arrived, bins, self.outcome)
         total = len(left(migration.origin, migration.target))
         rest = left(timeline.routing, migration.goal)
+        sizes = self._driver.published.sizes(self.request.operator, timeline.routing.bins)
         return MigrationProgress(
             total - len(left(timeline.routing, migration.target)),
             total,
             self.outcome,
-            round(self.driver.sizes(self.request.operator)[rest].sum()),
-            seconds_left(migration, timeline.routing, self.driver.pace(), time.time()),
+            round(sizes[rest].sum()),
+            seconds_left(migration, timeline.routing, self._driver.journal.pace(), time.time()),
         )
 
     def abort(self, *, rollback: bool = False) -> None:
         """End it after the steps that have begun; with `rollback`, move its bins back."""
-        self.driver.abort(self.request.operator, self.id, rollback=rollback)
+        self._driver.requests.abort(self.request.operator, self.id, rollback=rollback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,24 +117,27 @@ class Handover(Awaited):
     """
 
     unfinished: ClassVar = ("building", "switched")
-    driver: Driver
+    _driver: Driver
     id: int
 
     def __repr__(self) -> str:
-        return f"<{self.driver.handover_now(self.id) or f'Handover {self.id}: forgotten'}>"
+        return f"<{self._now() or f'Handover {self.id}: forgotten'}>"
 
     @property
     def outcome(self) -> str:
         """'building' while the target fetches the worker's state, 'switched' from the epoch on in
         which the worker runs there, 'done' when such an epoch is published; or 'failed'."""
-        now = self.driver.handover_now(self.id)
+        now = self._now()
         return "forgotten" if now is None else str(now.stage)
 
     @property
     def reason(self) -> str:
         """Why it failed, if it has."""
-        now = self.driver.handover_now(self.id)
+        now = self._now()
         return now.reason if now else ""
+
+    def _now(self) -> HandoverState | None:
+        return self._driver.placements.state.find(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +149,17 @@ class Draining(Awaited):
     godwit.errors.RefusedError: ...
     """
 
-    driver: Driver
+    _driver: Driver = field(repr=False)
     executor: str
 
     @property
     def outcome(self) -> str:
         """'open', 'done' when an epoch is published in which no worker ran there, or 'failed' when
         nobody could take them."""
-        return self.driver.draining(self.executor)
+        state = self._driver.placements.state
+        if state.is_drained(self.executor):
+            return "done"
+        return "open" if self.executor in state.drained else "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,7 @@ class Scheduled(Awaited):
     'done'
     """
 
-    driver: Driver
+    _driver: Driver = field(repr=False)
     request: ScheduleRequest
 
     @property
@@ -175,7 +183,6 @@ class Scheduled(Awaited):
     @property
     def outcome(self) -> str:
         """'open', 'done' when the epoch of the last update is published, or 'superseded'."""
-        if self.driver.is_dropped(self.request.id):
+        if self._driver.timelines.is_dropped(self.request.id):
             return "superseded"
-        committed = self.driver.committed
-        return "done" if committed is not None and committed >= self.epoch else "open"
+        return "done" if self._driver.published.has(self.epoch) else "open"

@@ -77,7 +77,7 @@ class Query:
     @property
     def epoch(self) -> int | None:
         """The newest published epoch."""
-        return self._driver.committed
+        return self._driver.published.epoch
 
     @property
     def is_active(self) -> bool:
@@ -111,7 +111,7 @@ class Query:
             target = self.routing(name).spread(target)
         if not isinstance(target, Routing):
             raise ConfigError(f"migrate to a number of workers or a Routing, not to {target!r}")
-        request = self._driver.migrate(
+        request = self._driver.requests.migrate(
             name,
             target,
             strategy=parse(strategy) if isinstance(strategy, str) else strategy,
@@ -174,7 +174,7 @@ class Query:
         """
         if isinstance(what, int):
             return self._planned(operator, "scattered", tau, how, drained=[what])
-        self._driver.drain(what)
+        self._driver.requests.drain(what)
         return Draining(self._driver, what)
 
     def handover(self, worker: int, executor: str) -> Handover:
@@ -184,22 +184,23 @@ class Query:
         Needs several executors, and Spark started so that workers can be pinned to them. Raises
         RefusedError.
         """
-        return Handover(self._driver, self._driver.handover(worker, executor).id)
+        return Handover(self._driver, self._driver.requests.handover(worker, executor).id)
 
     @property
     def placement(self) -> Placement | None:
         """The executor of each worker, and those with replicas; None if they are not pinned."""
-        return self._driver.placement
+        return self._driver.placements.placement
 
     @property
     def handovers(self) -> tuple[Handover, ...]:
         """Those that are open, also those that nobody asked for."""
-        return tuple(Handover(self._driver, one.id) for one in self._driver.handovers)
+        open_ones = self._driver.placements.state.handovers
+        return tuple(Handover(self._driver, one.id) for one in open_ones)
 
     def replicas(self) -> Replicas:
         """By executor and worker, how far the replicas are that executors keep; what is missing is
         not known."""
-        return self._driver.replicas()
+        return self._driver.placements.replicas()
 
     def _planned(
         self,
@@ -229,7 +230,7 @@ class Query:
     def migration(self, operator: str | None = None) -> Migration | None:
         """The open migration of an operator, which an earlier start may have accepted."""
         name = self._only(operator)
-        request = self._driver.open_request(name)
+        request = self._driver.requests.open_migration(name)
         return None if request is None else Migration(self._driver, request)
 
     def schedule(
@@ -240,11 +241,11 @@ class Query:
         Raises RefusedError.
         """
         name = self._only(operator)
-        return Scheduled(self._driver, self._driver.schedule(name, updates, workers))
+        return Scheduled(self._driver, self._driver.requests.schedule(name, updates, workers))
 
     def await_epoch(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""
-        return self._driver.wait(epoch, timeout)
+        return self._driver.published.wait(epoch, timeout)
 
     def process_all_available(self) -> None:
         """Wait until all data that are there now are processed, timers that they let fire have
@@ -255,9 +256,9 @@ class Query:
             except Exception:
                 self._raise_failure()
                 raise
-            if not (self.is_active and self._driver.wants_epoch):
+            if not (self.is_active and self._driver.demand.wants_epoch):
                 return
-            self._driver.tick()
+            self._driver.demand.tick()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends; raises what failed it. False if it runs on after `timeout`."""
@@ -282,10 +283,10 @@ class Query:
         if not self.is_active:
             self._raise_failure()
             raise RefusedError("the query has ended; start it again to end its stream")
-        self._driver.let_end()
+        self._driver.requests.let_end()
         self.process_all_available()
-        epoch = self._driver.finish()
-        if not self._driver.wait_for(lambda: self._engine.delivered >= epoch):
+        epoch = self._driver.requests.finish()
+        if not self._driver.monitor.wait_for(lambda: self._engine.delivered >= epoch):
             self._raise_failure()
             raise GodwitError(
                 f"the query was stopped before epoch {epoch}, with which its stream ends; that is "
@@ -301,7 +302,8 @@ class Query:
     def _raise_failure(self) -> None:
         if self._engine.failure is not None:
             raise self._engine.failure from None
-        self._driver.check()  # a newer driver takes Spark's log away, which Spark cannot explain
+        # A newer driver takes Spark's log away, which Spark cannot explain.
+        self._driver.journal.check()
 
     def _only(self, operator: str | None) -> str:
         if operator is None and len(self.operators) > 1:
@@ -311,7 +313,7 @@ class Query:
     def _clean_up(self) -> None:
         with suppress(Exception):  # whoever asks the handle is told
             self.spark_query.awaitTermination()
-        self._driver.close()
+        self._driver.monitor.close()
         self._engine.ticker.hold()
         with suppress(Exception):  # Spark may have ended, too
             self._engine.pinning.sweep(self._driver.cache)

@@ -52,7 +52,7 @@ def _open(checkpoint: Location, operator: OperatorView) -> int | None:
     open = operator.migration.id if operator.migration else None
     history = History.inspect(checkpoint)
     _, intent = newest(history)
-    for request in history.requests.requests(after=intent.control):
+    for request in history.requests.requests(after=intent.taken):
         if (
             not isinstance(request, MigrateRequest | AbortRequest)
             or request.operator != operator.name

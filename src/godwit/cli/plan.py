@@ -20,7 +20,6 @@ from godwit.model.routing import Move, Routing
 from godwit.model.text import plural
 from godwit.planner import transfers
 from godwit.planner.projected import Projected
-from godwit.state.tree import Tree
 from godwit.storage.location import open_store
 
 MOVES = 20  # that are shown
@@ -161,7 +160,7 @@ def explain(operator: OperatorView, plan: Plan, measured: Measured, history: His
         print(f"the busiest worker processes an epoch in {now:.2f} s, then in about {then:.2f} s")
     newest = history.last()
     trees = newest.trees[operator.name].values() if newest else ()
-    lacks = lacking(map(Tree.from_json, trees), origin, goal)
+    lacks = lacking((tree.unpack() for tree in trees), origin, goal)
     fetching = Fetching(lacks, rate, work_seconds(history, operator.name)) if rate else None
     known = Known(origin, goal, pace, fetching=fetching)
     for kind in STRATEGIES:

@@ -50,7 +50,7 @@ def ask(checkpoint: Location, make: Callable[[Intent], Asked], *, json: bool) ->
     history = History.inspect(checkpoint)
     intent = history.intent(max(history.intents()))
     assert intent is not None
-    id = history.requests.add(make(intent), after=intent.control).id
+    id = history.requests.add(make(intent), after=intent.taken).id
     tick(history.files)
     driver = history.generations()[-1]
     if driver.gone:
@@ -79,11 +79,11 @@ def _answer(history: History, id: int) -> Answer | None:
         intent = history.intent(epoch)
         if intent is None:
             continue  # pruned meanwhile
-        if intent.control < id:
+        if intent.taken < id:
             break
         first = intent
     if first is None:
         return None
-    if str(id) in first.refused:
-        return Answer(id, "refused", first.refused[str(id)])
+    if id in first.refused:
+        return Answer(id, "refused", first.refused[id])
     return Answer(id, "accepted")

@@ -107,8 +107,8 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
         for request in overview.waiting:
             if request.id == id and _is_for(request, operator):
                 return Sight("waiting", str(request), {"waiting": asdict(request)})
-        if str(id) in overview.refused:
-            return f"request {id} was refused: {overview.refused[str(id)]}"
+        if id in overview.refused:
+            return f"request {id} was refused: {overview.refused[id]}"
         migration = next((one for one in view.migrations if one.id == id), None)
         if migration is None:
             return f"migration {id} of operator '{operator}' is not known (any more)"

@@ -1,18 +1,21 @@
 """May a query go on with the state of its checkpoint? Asked before the first epoch of a restart."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
 from godwit.errors import IncompatibleError
 from godwit.log.history import History
+from godwit.model.description import OperatorDescription
 from godwit.model.routing import check_bins, check_workers
 from godwit.model.schema import parse
 
 
 def check_restart(
-    history: History, operators: Mapping[str, Any], workers: int | None, bins: int | None
+    history: History,
+    operators: Mapping[str, OperatorDescription],
+    workers: int | None,
+    bins: int | None,
 ) -> None:
     """Refuse a query that does not fit its checkpoint, or cannot work, before taking it over."""
     if workers is not None:
@@ -25,37 +28,43 @@ def check_restart(
         check_same_names(history.since(begun[-1]), operators)
 
 
-def check_compatible(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_compatible(
+    stored: Mapping[str, OperatorDescription], given: Mapping[str, OperatorDescription]
+) -> None:
     """Nullable value columns may be added; everything else that differs is refused by name."""
     check_same_names(stored, given)
     for name, before in stored.items():
         _check_operator(name, before, given[name])
 
 
-def check_same_names(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_same_names(stored: Collection[str], given: Collection[str]) -> None:
     """An operator's name is its identity: none may come or go."""
-    for name in stored.keys() - given.keys():
+    for name in set(stored) - set(given):
         raise IncompatibleError(name, "the query no longer has it; its state would be orphaned")
-    for name in given.keys() - stored.keys():
+    for name in set(given) - set(stored):
         known = ", ".join(sorted(stored))
         raise IncompatibleError(name, f"it is new; the checkpoint holds state of: {known}")
 
 
-def _check_operator(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for part in ("kind", "key", "window"):
-        was, is_now = before.get(part), now.get(part)
+def _check_operator(name: str, before: OperatorDescription, now: OperatorDescription) -> None:
+    parts = {
+        "kind": (before.kind, now.kind),
+        "key": (before.key, now.key),
+        "window": (before.window, now.window),
+    }
+    for part, (was, is_now) in parts.items():
         if was != is_now:
             raise IncompatibleError(name, f"its {part} was '{was}', now '{is_now}'")
-    for column, function in before.get("functions", {}).items():
-        if (given := now["functions"].get(column)) != function:
+    for column, function in before.functions.items():
+        if (given := now.functions.get(column)) != function:
             raise IncompatibleError(name, f"{column} was {function}, now {given or 'missing'}")
-    for table in before["tables"].keys() ^ now["tables"].keys():
-        change = "removed" if table in before["tables"] else "added"
+    for table in before.tables.keys() ^ now.tables.keys():
+        change = "removed" if table in before.tables else "added"
         raise IncompatibleError(name, f"state '{table}' was {change}")
-    for table, parts in before["tables"].items():
-        if parts["sub"] != now["tables"][table]["sub"]:
+    for table, described in before.tables.items():
+        if described.sub != now.tables[table].sub:
             raise IncompatibleError(name, f"the form of state '{table}' changed")
-        _check_values(name, table, parse(parts["value"]), parse(now["tables"][table]["value"]))
+        _check_values(name, table, parse(described.value), parse(now.tables[table].value))
 
 
 def _check_values(name: str, table: str, before: pa.Schema, now: pa.Schema) -> None:

@@ -6,26 +6,25 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 
 from godwit import faults
 from godwit.driver.compatibility import check_restart
-from godwit.driver.control import INITIAL, Control
-from godwit.driver.event_time import EventTime
+from godwit.driver.demand import Demand
 from godwit.driver.garbage import Garbage
-from godwit.driver.merges import Trees, grown, merges_by_worker, plan_merges
+from godwit.driver.merges import grown, merges_by_worker, plan_merges
+from godwit.driver.monitor import Monitor
 from godwit.driver.placements import NOWHERE, Executors, Placements, bytes_by_worker
-from godwit.driver.repetition import Repetition
+from godwit.driver.published import INITIAL, Published
+from godwit.driver.recent import RecentEpochs
+from godwit.driver.requests import Requests
 from godwit.driver.timelines import Timelines
 from godwit.errors import CheckpointError, ConfigError
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.manifest import Manifest
-from godwit.log.receipt import Receipt, places
-from godwit.migration.strategies import NOTHING, Ready
+from godwit.log.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
 from godwit.placement.handover import Seen
@@ -33,20 +32,16 @@ from godwit.placement.slots import Replicas
 from godwit.state.cache import CacheSpec
 from godwit.state.run import slices_of
 from godwit.state.timed import WatermarkSpan, is_timed
-from godwit.state.tree import Tree
-from godwit.storage.fence import FencedDirectory
 from godwit.storage.location import Location, open_store
-from godwit.worker.keeper import KeeperSpec
 from godwit.worker.work import Ahead, Work
 
-RECENT = 5  # epochs that tell what an epoch's work takes
 
-
-class Driver(Control):
-    """One checkpoint, opened under a generation.
+class Driver:
+    """The life of an epoch on one checkpoint, opened under a generation.
 
     An epoch is either decided and not published (its intent exists), or published (its manifest
-    exists); what no manifest names does not exist.
+    exists); what no manifest names does not exist. The query's thread alone calls `begin`, `place`,
+    `work` and `commit`; the parts say who calls them.
     """
 
     def __init__(
@@ -66,62 +61,57 @@ class Driver(Control):
         if retention < 1:
             raise ConfigError(f"retention must be at least one epoch, not {retention}")
         self.checkpoint = open_store(checkpoint, to_write=True, durable=durable)
-        named = {operator.name: operator for operator in operators}
-        if len(named) < len(operators):
+        self.operators = {operator.name: operator for operator in operators}
+        if len(self.operators) < len(operators):
             raise ConfigError(
                 "two operators have the same name; an operator's name is its identity"
             )
-        self._described = {name: operator.describe() for name, operator in named.items()}
+        self._described = {name: operator.describe() for name, operator in self.operators.items()}
         check_restart(History(self.checkpoint), self._described, workers, bins)
-        journal = Journal.open(self.checkpoint)
+        self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
+        self.journal = journal = Journal.open(self.checkpoint)
         self.files = journal.files
-        for name, operator in named.items():
+        for name, operator in self.operators.items():
             for spec in operator.tables:
                 journal.files.make(f"state/{name}/{spec.name}")
             journal.files.make(f"outputs/{name}")
-        last = journal.last()
-        self._begun = max(journal.intents(), default=INITIAL)
-        begun = journal.intent(self._begun)
-        self._given = begun.given if begun and workers is None else workers
-        placed = Placements(self.files, journal.generation, replicas)
+        self.monitor = Monitor()
+        self.published = Published(self.operators, journal, self.monitor)
+        self.placements = Placements(
+            self.checkpoint, self.files, journal.generation, self.cache, replicas, self.monitor
+        )
+        begun = max(journal.intents(), default=INITIAL)
         first = Routing.even(bins or 4096, workers or default_workers)
-        timelines = Timelines(journal, named, first, self._begun, placed, clock)
-        if begun is not None:
+        self.timelines = Timelines(
+            journal, self.monitor, self.operators, first, begun, self.placements, clock
+        )
+        self._asked_workers = workers
+        if (before := journal.intent(begun)) is not None:
             # A number of workers that a program names counts until it names another one: in
             # between, migrations have the last word.
-            timelines.restart(None if workers == begun.given else workers, bins)
-        super().__init__(
-            named,
+            self.timelines.restart(None if workers == before.asked_workers else workers, bins)
+            self._asked_workers = before.asked_workers if workers is None else workers
+        self.demand = Demand(journal, self.monitor, self.timelines, self.placements, self.published)
+        self.requests = Requests(
+            self.operators,
             journal,
-            timelines,
-            placed,
-            last,
-            _load_trees(named, last),
+            self.monitor,
+            self.timelines,
+            self.placements,
+            self.published,
+            self.demand,
             clock,
         )
-        self._time = self._load_time()
-        self._placed_anew = False  # otherwise than the newest intent says
-        self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch of this process
-        self._seconds: dict[str, deque[float]] = {  # of the slowest worker in the last epochs
-            name: deque(maxlen=RECENT) for name in self.operators
+        self._recent = {
+            name: RecentEpochs(operator.tables[0].name) for name, operator in self.operators.items()
         }
-        self._repeats = {name: Repetition() for name in self.operators}
-        if self.wants_epoch:
-            self.tick()
-        self._garbage = Garbage(self._journal, retention)
-        self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
+        if self.demand.wants_epoch:
+            self.demand.tick()
+        self._garbage = Garbage(journal, retention)
 
-    # -- the life of an epoch ------------------------------------------------------------------
-
-    @property
-    def committed(self) -> int | None:
-        """The newest published epoch."""
-        return self._last.epoch if self._last else None
-
-    @property
-    def watermarks(self) -> Mapping[str, int]:
-        """Of the newest published epoch, for operators that have one."""
-        return self._time.watermarks
+    def routing(self, operator: str) -> Routing:
+        """The routing of the newest epoch that has begun (or of the first, if none has)."""
+        return self.timelines[operator].routing
 
     def begin(
         self,
@@ -136,83 +126,71 @@ class Driver(Control):
         A replay of an epoch that was decided but not published gets the same intent; only where its
         workers run is decided anew, from the `executors` that there are.
         """
-        held = self._placements.progress() if executors else {}
-        with self._changed:
-            if self._last is not None and epoch <= self._last.epoch:
-                return self._published(epoch, offsets)
-            if self._last is not None and epoch != self._last.epoch + 1:
+        held = self.placements.replicas() if executors else {}
+        with self.monitor:
+            last = self.published.manifest
+            if last is not None and epoch <= last.epoch:
+                return self._same(last, epoch, offsets)
+            if last is not None and epoch != last.epoch + 1:
                 raise CheckpointError(
                     str(self.checkpoint),
                     f"Spark runs epoch {epoch}, but the newest published epoch is "
-                    f"{self._last.epoch}. Its directory 'spark' belongs to another history; "
+                    f"{last.epoch}. Its directory 'spark' belongs to another history; "
                     "restore both directories from the same backup.",
                 )
-            if self._placements.have_changed(executors):  # workers have to say again what they have
-                self._ready = dict.fromkeys(self._ready, NOTHING)
-            decision = self._timelines.begin(epoch, self._ready)
-            stored = self._journal.intent(epoch)  # of a replay, which may have other workers
+            if self.placements.have_changed(executors):
+                for recent in self._recent.values():
+                    recent.forget_ready()
+            ready = {name: recent.ready for name, recent in self._recent.items()}
+            decision = self.timelines.begin(epoch, ready)
+            stored = self.journal.intent(epoch)  # of a replay, which may have other workers
             self._place(epoch, (stored or decision).routings, executors, held)
-            finished = {
-                name for name, timeline in decision.timelines.items() if timeline.is_finished
-            }
-            intent = self._journal.begin(
+            intent = self.journal.begin(
                 Intent(
                     epoch=epoch,
-                    generation=self._journal.generation,
+                    generation=self.journal.generation,
                     query=query,
                     offsets=offsets,
                     routings=decision.routings,
-                    merges=plan_merges(self._trees, self._last, decision.timelines),
-                    control=decision.control,
+                    merges=plan_merges(self.published.trees, last, decision.timelines),
+                    taken=decision.taken,
                     refused=decision.refused,
                     migrations=decision.migrations,
-                    watermarks=self._time.next(finished),
+                    watermarks=self.published.time.next(decision.finished),
                     sources=decision.sources,
-                    given=self._given,
+                    asked_workers=self._asked_workers,
                     backlog=backlog,
-                    placement=self._placements.state.to_json(),
+                    placement=self.placements.state.record(),
                 )
             )
-            self._placed_anew = intent.placement != self._placements.state.to_json()
-            if epoch > self._begun:  # a replay was decided before
-                self._begun = epoch
-                self._timelines.decided(decision)
+            self.placements.decided(intent.placement)
+            self.timelines.decided(decision)
             return intent
 
     def place(self, intent: Intent, executors: Executors) -> None:
         """Decide anew where the workers of an epoch run, since an executor was lost in it."""
-        held = self._placements.progress()
-        with self._changed:
+        held = self.placements.replicas()
+        with self.monitor:
             self._place(intent.epoch, intent.routings, executors, held)
-            self._placed_anew = True
-
-    def _place(
-        self,
-        epoch: int,
-        routings: Mapping[str, Routing],
-        executors: Executors,
-        held: Replicas,
-    ) -> None:
-        sizes = bytes_by_worker(self._trees, routings) if executors else ()
-        self._placements.begin(Seen(epoch, executors, held, sizes))
 
     def work(self, intent: Intent, operator: str) -> Work:
         """What the workers of `operator` have to do in this epoch."""
         it = self.operators[operator]
         waits = any(is_timed(spec) for spec in it.tables)
+        passed = self.published.time.watermarks.get(operator)
         return Work(
             operator=it,
             epoch=intent.epoch,
             store=self.files,
-            trees=self._trees[operator],
+            trees=self.published.trees[operator],
             merges=merges_by_worker(intent, operator),
             cache=self.cache,
             bins=intent.routings[operator].bins,
             slices=slices_of(intent.routings[operator]),
             routing=intent.routings[operator] if waits else None,
-            span=WatermarkSpan(self.watermarks.get(operator), intent.watermarks.get(operator)),
+            span=WatermarkSpan(passed, intent.watermarks.get(operator)),
             ahead=self._ahead(operator),
-            prefold=it.prefold if self._repeats[operator].are_many else None,
+            prefold=it.prefold if self._recent[operator].prefold_pays else None,
         )
 
     def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:
@@ -221,113 +199,72 @@ class Driver(Control):
             self._check_receipts(intent, operator, group)
         faults.reach("receipts", "after", intent.epoch)
         trees = {
-            name: grown(self._trees[name], intent, name, receipts[name]) for name in self.operators
+            name: grown(self.published.trees[name], intent, name, receipts[name])
+            for name in self.operators
         }
         shown = {name: [receipt.clocks for receipt in group] for name, group in receipts.items()}
-        after = self._time.after(intent, shown)
-        manifest = self._journal.publish(
+        time = self.published.time.after(intent, shown)
+        manifest = self.journal.publish(
             Manifest(
                 epoch=intent.epoch,
-                generation=self._journal.generation,
+                generation=self.journal.generation,
                 query=intent.query,
                 offsets=intent.offsets,
                 operators=self._described,
                 trees={
-                    name: {table: tree.to_json() for table, tree in tables.items()}
+                    name: {table: tree.pack() for table, tree in tables.items()}
                     for name, tables in trees.items()
                 },
                 outputs={
-                    name: [r.outputs.to_json() for r in group if r.outputs]
+                    name: tuple(r.outputs for r in group if r.outputs)
                     for name, group in receipts.items()
                 },
                 receipts={
-                    name: [r.statistics() for r in group] for name, group in receipts.items()
+                    name: tuple(r.statistics() for r in group) for name, group in receipts.items()
                 },
-                clocks=after.clocks,
+                clocks=time.clocks,
             )
         )
-        adopted = manifest.generation != self._journal.generation
-        with self._changed:
-            self._trees = _load_trees(self.operators, manifest) if adopted else trees
-            self._last = manifest
-            self._time = self._load_time() if adopted else after
+        with self.monitor:
+            self.published.become(manifest, trees, time)
             for name, group in receipts.items():
-                self._ready[name] = {receipt.worker: receipt.ready for receipt in group}
-                self._seconds[name].append(max(receipt.work_seconds for receipt in group))
-                table = self.operators[name].tables[0].name  # of aggregates: it has a row a key
-                self._repeats[name].add(
-                    sum(r.records for r in group), sum(r.changed(table) for r in group)
-                )
-            self._placements.published(manifest.epoch, places(manifest))
-            self._changed.notify_all()
+                self._recent[name].add(group)
+            self.placements.published(manifest.epoch, manifest.places)
+            self.monitor.wake()
         self._garbage.collect(manifest)
         return manifest
 
-    @property
-    def wants_epoch(self) -> bool:
-        """Does something wait for another epoch, with records or without?"""
-        with self._changed:
-            moving = self._timelines.are_open or self._placements.are_open
-            return (moving and not self._unhurried) or self._time.is_due(self._trees)
+    def _place(
+        self,
+        epoch: int,
+        routings: Mapping[str, Routing],
+        executors: Executors,
+        held: Replicas,
+    ) -> None:
+        sizes = bytes_by_worker(self.published.trees, routings) if executors else ()
+        self.placements.begin(Seen(epoch, executors, held, sizes))
 
-    @property
-    def can_settle(self) -> bool:
-        """Would an epoch bring a handover further, also one that nobody asked for, or tell keepers
-        and people where workers went when an executor was lost in the last one?"""
-        if self._unhurried:
-            return False
-        if self._placed_anew:
-            return True
-        if not self.handovers:
-            return False
-        held = self._placements.progress()
-        with self._changed:
-            return self._placements.state.can_go_on(self._begun + 1, held)
-
-    @property
-    def keeper(self) -> KeeperSpec | None:
-        """What keeps the replicas of the newest epoch that has begun, if it has any."""
-        placement = self.placement
-        if placement is None or not any(placement.replicas):
-            return None
-        return KeeperSpec(self.checkpoint, self._journal.generation, self.cache, executor="")
-
-    def check(self) -> None:
-        """Raise FencedError if another driver took the checkpoint over."""
-        self._journal.check()
-
-    def spark_log(self) -> FencedDirectory:
-        """Spark's log as this driver's Spark must address it; call it once."""
-        return self._journal.spark_log()
-
-    # -- parts ---------------------------------------------------------------------------------
-
-    def _load_time(self) -> EventTime:
-        intent = self._journal.intent(self._last.epoch) if self._last else None
-        return EventTime.of(self.operators, self._last, intent)
-
-    def _published(self, epoch: int, offsets: str) -> Manifest:
-        assert self._last is not None
-        if epoch != self._last.epoch or offsets != self._last.offsets:
+    def _same(self, last: Manifest, epoch: int, offsets: str) -> Manifest:
+        """The newest manifest, if it is that of this epoch, with the same input."""
+        if epoch != last.epoch or offsets != last.offsets:
             raise CheckpointError(
                 str(self.checkpoint),
                 f"Spark replays epoch {epoch} with other offsets than those that were published "
-                f"(newest published epoch: {self._last.epoch}). Its directory 'spark' belongs to "
+                f"(newest published epoch: {last.epoch}). Its directory 'spark' belongs to "
                 "another history; restore both directories from the same backup.",
             )
-        return self._last
+        return last
 
     def _ahead(self, operator: str) -> Ahead | None:
         """What destinations of an open migration are to fetch ahead of its steps."""
-        migration, segments = (
-            self._timelines[operator].migration,
-            self._timelines[operator].sought(),
-        )
+        timeline = self.timelines[operator]
+        migration = timeline.migration
         if migration is None:
             return None
-        recent = self._seconds[operator]
-        budget = migration.strategy.fetch_seconds(median(recent) if recent else 0.0)
-        return None if budget is None else Ahead(segments, slices_of(migration.goal), budget)
+        budget = self._recent[operator].fetch_budget(migration.strategy)
+        if budget is None:
+            return None
+        return Ahead(timeline.sought(), slices_of(migration.goal), budget)
 
     def _check_receipts(self, intent: Intent, operator: str, group: Sequence[Receipt]) -> None:
         for receipt in group:
@@ -340,16 +277,3 @@ class Driver(Control):
                 f"epoch {intent.epoch} of operator '{operator}' returned receipts of workers "
                 f"{sorted(r.worker for r in group)} instead of 0 to {workers - 1}; not published",
             )
-
-
-def _load_trees(operators: Mapping[str, Operator], manifest: Manifest | None) -> Trees:
-    stored = manifest.trees if manifest else {}
-    return {
-        name: {
-            spec.name: Tree.from_json(stored[name][spec.name])
-            if spec.name in stored.get(name, {})
-            else Tree.empty()
-            for spec in operator.tables
-        }
-        for name, operator in operators.items()
-    }

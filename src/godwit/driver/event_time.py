@@ -13,11 +13,11 @@ from typing import Final, Self
 
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
-from godwit.model.time import END, earlier
+from godwit.model.time import END, Clocks, earlier
 from godwit.operators.base import Operator
 from godwit.state.timed import is_timed
 from godwit.state.tree import Tree
-from godwit.worker.event_time import Clocks, latest
+from godwit.worker.event_time import latest
 
 UNKNOWN: Final[Clocks] = (None,)
 
@@ -35,7 +35,7 @@ class EventTime:
         cls, operators: Mapping[str, Operator], manifest: Manifest | None, intent: Intent | None
     ) -> Self:
         """As the log tells it: the newest manifest, and the intent of its epoch."""
-        clocks = {name: tuple(one) for name, one in manifest.clocks.items()} if manifest else {}
+        clocks = manifest.clocks if manifest else {}
         return cls(operators, intent.watermarks if intent else {}, clocks)
 
     def after(self, intent: Intent, shown: Mapping[str, Sequence[Clocks]]) -> Self:

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from godwit.log.intent import Intent
+from godwit.log.intent import Intent, Merges
 from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt
 from godwit.migration.timeline import Timeline
@@ -19,19 +19,14 @@ FLOOR = 200_000
 Trees = dict[str, dict[str, Tree]]  # by operator and table
 
 
-def plan_merges(
-    trees: Trees, last: Manifest | None, timelines: Mapping[str, Timeline]
-) -> dict[str, Any]:
+def plan_merges(trees: Trees, last: Manifest | None, timelines: Mapping[str, Timeline]) -> Merges:
     """Segments to merge in the next epoch: in proportion to what the last epoch changed."""
-    plans: dict[str, Any] = {}
+    plans: dict[str, dict[str, tuple[Merge, ...]]] = {}
     for name, tables in trees.items():
-        changed = sum(receipt["rows"] for receipt in last.receipts.get(name, ())) if last else 0
+        changed = sum(receipt.rows for receipt in last.receipts.get(name, ())) if last else 0
         budget = max(FLOOR, FACTOR * changed)
         moving = set().union(*timelines[name].sought().values())
-        plans[name] = {
-            table: [[due.segment, due.layers] for due in tree.plan_merges(budget, moving)]
-            for table, tree in tables.items()
-        }
+        plans[name] = {table: tree.plan_merges(budget, moving) for table, tree in tables.items()}
     return plans
 
 
@@ -41,10 +36,10 @@ def merges_by_worker(intent: Intent, operator: str) -> dict[str, dict[int, list[
     merges: dict[str, dict[int, list[Merge]]] = {}
     for table, due in intent.merges.get(operator, {}).items():
         by_worker: dict[int, list[Merge]] = defaultdict(list)
-        for segment, layers in due:
-            for worker in np.flatnonzero(slices[:, segment]).tolist():
-                own = int(slices[worker, segment])
-                by_worker[worker].append(Merge(segment, layers, own))
+        for merge in due:
+            for worker in np.flatnonzero(slices[:, merge.segment]).tolist():
+                own = int(slices[worker, merge.segment])
+                by_worker[worker].append(replace(merge, slices=own))
         merges[table] = by_worker
     return merges
 

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from godwit.driver.merges import Trees
+from godwit.driver.monitor import Monitor
 from godwit.errors import RefusedError
 from godwit.inspect.sizes import bytes_by_bin
 from godwit.model.requests import HandoverRequest, PlacementRequest
 from godwit.model.routing import Routing
-from godwit.placement.handover import HandoverState, PlacementState, Seen
+from godwit.placement.handover import HandoverState, PlacementRecord, PlacementState, Seen
 from godwit.placement.slots import Placement, Replicas
+from godwit.state.cache import CacheSpec
 from godwit.storage.store import Store
+from godwit.worker.keeper import KeeperSpec
 from godwit.worker.replicas import read_progress
 
 log = logging.getLogger("godwit")
@@ -25,24 +28,61 @@ class Placements:
     """Where the workers of a query are, as the newest epoch that was decided says.
 
     Executors belong to one application, so a start begins anew: a handover that was open when its
-    driver ended leaves nothing behind.
+    driver ended leaves nothing behind. Whoever changes it holds the monitor; any thread may ask for
+    its `state`, which is a value.
     """
 
-    def __init__(self, files: Store, generation: int, copies: int) -> None:
+    def __init__(
+        self,
+        checkpoint: Store,
+        files: Store,
+        generation: int,
+        cache: CacheSpec,
+        copies: int,
+        monitor: Monitor,
+    ) -> None:
+        self._checkpoint = checkpoint
         self._files = files
         self._generation = generation
-        self.state = PlacementState(copies)
+        self._cache = cache
+        self._monitor = monitor
+        self._state = PlacementState(copies)
+        self._is_told = True  # does the newest intent say where workers are?
+
+    @property
+    def state(self) -> PlacementState:
+        """The placement, and what is to become of it."""
+        with self._monitor:
+            return self._state
 
     @property
     def placement(self) -> Placement | None:
+        """Of the newest epoch that has begun; None where workers are not pinned."""
         return self.state.placement
+
+    @property
+    def keeper(self) -> KeeperSpec | None:
+        """What keeps the replicas of the newest epoch that has begun, if it has any."""
+        placement = self.placement
+        if placement is None or not any(placement.replicas):
+            return None
+        return KeeperSpec(self._checkpoint, self._generation, self._cache, executor="")
 
     @property
     def are_open(self) -> bool:
         """Does a handover that somebody asked for wait for epochs?"""
-        asked = any(not handover.automatic for handover in self.state.handovers)
-        moving = set(self.placement.homes if self.placement else ())
-        return asked or bool(self.state.drained & moving)
+        state = self.state
+        asked = any(not handover.automatic for handover in state.handovers)
+        moving = set(state.placement.homes if state.placement else ())
+        return asked or bool(state.drained & moving)
+
+    def can_settle(self, epoch: int) -> bool:
+        """Would `epoch`, the next one, bring a handover further, or tell where workers went?"""
+        with self._monitor:
+            state, is_told = self._state, self._is_told
+        if not is_told:
+            return True
+        return bool(state.handovers) and state.can_go_on(epoch, self.replicas())
 
     def have_changed(self, executors: Executors) -> bool:
         """Are there other executors than when the newest epoch was decided?"""
@@ -50,10 +90,16 @@ class Placements:
 
     def begin(self, seen: Seen) -> None:
         """Decide where workers run in an epoch; again, if an executor was lost in it."""
-        self._become(self.state.begin(seen))
+        self._become(self._state.begin(seen))
+        self._is_told = False
+
+    def decided(self, told: PlacementRecord | None) -> None:
+        """The epoch has begun; a replay's intent, and what it told, may be of an earlier driver."""
+        self._is_told = told == self._state.record()
 
     def published(self, epoch: int, places: Mapping[int, str]) -> None:
-        self._become(self.state.published(epoch, places))
+        """An epoch is published, in which workers ran at `places`."""
+        self._become(self._state.published(epoch, places))
 
     def take(self, request: PlacementRequest) -> None:
         """Accept the request of another process, or raise RefusedError."""
@@ -69,22 +115,23 @@ class Placements:
 
     def ask(self, worker: int, executor: str) -> HandoverState:
         """Accept a handover, or raise RefusedError."""
-        self._become(self.state.ask(worker, executor))
-        return self.state.handovers[-1]
+        self._become(self._state.ask(worker, executor))
+        return self._state.handovers[-1]
 
     def drain(self, executor: str) -> None:
-        self._become(self.state.drain(executor))
+        """Accept that an executor is to have no workers and replicas, or raise RefusedError."""
+        self._become(self._state.drain(executor))
 
-    def progress(self) -> Replicas:
-        """What executors say of their replicas."""
+    def replicas(self) -> Replicas:
+        """What executors say of the replicas that they keep."""
         return read_progress(self._files, self._generation)
 
     def _become(self, state: PlacementState) -> None:
-        known = {handover.id for handover in self.state.past}
+        known = {handover.id for handover in self._state.past}
         for handover in state.past:
             if handover.id not in known:
                 log.info("%s", handover)
-        self.state = state
+        self._state = state
 
 
 def bytes_by_worker(trees: Trees, routings: Mapping[str, Routing]) -> list[float]:

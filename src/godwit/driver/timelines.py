@@ -3,14 +3,20 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
 
+from godwit.driver.monitor import Monitor
 from godwit.driver.placements import Placements
 from godwit.errors import ConfigError, DamagedFileError, RefusedError
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import request_name, undone_name
-from godwit.migration.migration import EndedMigration, MigrationState
+from godwit.migration.migration import (
+    EndedMigration,
+    MigrationState,
+    OpenMigration,
+    OperatorMigrations,
+)
 from godwit.migration.strategies import Ready
 from godwit.migration.timeline import Timeline
 from godwit.model.requests import (
@@ -32,34 +38,39 @@ SOURCES = 200  # requests that came as data and are remembered, so that they are
 class Timelines:
     """The timelines of a query's operators, and the requests that were taken into them.
 
-    All operators have the same `first` routing; `restart` says which workers and bins a later start
-    asks for. Requests are taken in by the order of their ids, wherever they come from; those that
-    are about executors go to `places`.
+    Requests are taken in by the order of their ids, wherever they come from, each once; what was
+    taken in is in the next intent. Those that are about executors go to `placements`. All operators
+    have the same `first` routing; `restart` says which workers and bins a later start asks for.
+    Whoever changes them holds the monitor; any thread may ask for the timeline of an operator,
+    which is a value.
     """
 
     def __init__(
         self,
         journal: Journal,
+        monitor: Monitor,
         operators: Iterable[str],
         first: Routing,
         begun: int,
-        places: Placements,
+        placements: Placements,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._journal = journal
+        self._monitor = monitor
+        self._placements = placements
         self._clock = clock
-        self._placements = places
-        self.dropped: set[int] = set()  # schedules that this process has put aside
+        self._begun = begun
+        self._dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
-        self._taken = self._decided = intent.control if intent else 0  # up to this request
+        self._taken = self._decided = intent.taken if intent else 0  # up to this request
         self._refused = dict(intent.refused) if intent else {}
         self._sources = dict.fromkeys(intent.sources if intent else ())
         self._timelines = {
             name: Timeline(name, begun, first) if intent is None else self._read(name, intent)
             for name in operators
         }
-        self.ends = {ended.id: ended for c in self._timelines.values() for ended in c.past}
-        self.take_in()
+        self._ends = {ended.id: ended for c in self._timelines.values() for ended in c.past}
+        self._take_in()
 
     def restart(self, workers: int | None, bins: int | None) -> None:
         for timeline in tuple(self._timelines.values()):
@@ -67,18 +78,36 @@ class Timelines:
         self._remember()
 
     def __getitem__(self, operator: str) -> Timeline:
-        if operator not in self._timelines:
-            raise RefusedError(
-                f"unknown operator '{operator}'; this query has {', '.join(self._timelines)}"
-            )
-        return self._timelines[operator]
+        """What is decided for an operator: its routing in the newest epoch that has begun (or in
+        the first, if none has), and what is to come."""
+        with self._monitor:
+            if operator not in self._timelines:
+                raise RefusedError(
+                    f"unknown operator '{operator}'; this query has {', '.join(self._timelines)}"
+                )
+            return self._timelines[operator]
+
+    @property
+    def begun(self) -> int:
+        """The newest epoch that has begun."""
+        return self._begun
+
+    def ended(self, migration: int) -> EndedMigration | None:
+        """What has become of a migration, if it has ended."""
+        with self._monitor:
+            return self._ends.get(migration)
+
+    def is_dropped(self, schedule: int) -> bool:
+        """Was a schedule given up before its last update?"""
+        with self._monitor:
+            return schedule in self._dropped
 
     @property
     def are_open(self) -> bool:
         """Does something wait for epochs to come?"""
         return any(timeline.is_open for timeline in self._timelines.values())
 
-    def take_in(self) -> None:
+    def _take_in(self) -> None:
         """Take in the requests that have come since."""
         for request in self._journal.requests.requests(after=self._taken):
             self._taken = request.id
@@ -90,7 +119,7 @@ class Timelines:
                 else:
                     self._change(self[request.operator].take(request))
             except (RefusedError, ConfigError) as error:
-                self._refused[str(request.id)] = str(error)
+                self._refused[request.id] = str(error)
                 log.warning("request %d was refused: %s", request.id, error)
                 if isinstance(request, ScheduleRequest):
                     self._put_aside(request)
@@ -102,7 +131,7 @@ class Timelines:
         It is made and judged with all that was asked before it taken in.
         """
         while True:
-            self.take_in()
+            self._take_in()
             request = make(self[operator])
             self[operator].take(request)
             self._journal.check()
@@ -110,24 +139,25 @@ class Timelines:
                 request = self._journal.requests.claim(request, self._taken)
             except FileExistsError:
                 continue  # another process was first: its request comes before this one
-            self.take_in()
+            self._take_in()
             return request
 
     def add(self, request: ScheduleRequest) -> None:
         """Make a request that came as data durable, unless it is there already; it is judged when
         it is taken in, like those of other processes."""
-        self.take_in()
+        self._take_in()
         if _origin(request) not in self._sources:
             self._journal.check()
             self._journal.requests.add(request, self._taken)
-            self.take_in()
+            self._take_in()
 
     def begin(self, epoch: int, ready: Mapping[str, Ready]) -> "Decision":
-        """What the next epoch is to be; `decided` makes it so."""
-        self.take_in()
+        """What the next epoch is to be; `decided` makes it so, unless it is a replay."""
+        self._take_in()
         now = self._clock()
-        new = sum(int(id) > self._decided for id in self._refused)
+        new = sum(id > self._decided for id in self._refused)
         return Decision(
+            epoch,
             {
                 name: timeline.begin(epoch, now, ready.get(name))
                 for name, timeline in self._timelines.items()
@@ -138,10 +168,13 @@ class Timelines:
         )
 
     def decided(self, decision: "Decision") -> None:
-        """The intent of the decision is written."""
-        self._timelines = decision.timelines
-        self._decided = decision.control
-        self._refused = decision.refused
+        """The intent of the decision is written; a replay was decided before."""
+        if decision.epoch <= self._begun:
+            return
+        self._begun = decision.epoch
+        self._timelines = dict(decision.timelines)
+        self._decided = decision.taken
+        self._refused = dict(decision.refused)
         self._sources = dict.fromkeys(decision.sources)
         self._remember()
 
@@ -156,18 +189,18 @@ class Timelines:
     def _remember(self) -> None:
         for timeline in self._timelines.values():
             for ended in timeline.past:
-                if ended.id not in self.ends:
+                if ended.id not in self._ends:
                     log.info("%s", ended)
-                self.ends[ended.id] = ended
+                self._ends[ended.id] = ended
 
     def _read(self, name: str, intent: Intent) -> Timeline:
         """The timeline of an operator as of an intent, with the schedules that are not over."""
-        entry = intent.migrations.get(name, {"open": None, "past": []})
+        migrations = intent.migrations.get(name, OperatorMigrations())
         routing = intent.routings[name]
         scheduled = [
             request
             for number in self._journal.requests.ids()
-            if number <= intent.control
+            if number <= intent.taken
             and isinstance(request := self._journal.requests.request(number), ScheduleRequest)
             and request.last > intent.epoch
             and (request.operator, request.bins) == (name, routing.bins)
@@ -177,23 +210,23 @@ class Timelines:
             intent.epoch,
             routing,
             tuple(scheduled),
-            self._open(entry["open"]) if entry["open"] else None,
-            tuple(map(EndedMigration.from_json, entry["past"])),
+            self._resumed(migrations.open) if migrations.open else None,
+            migrations.past,
             intent.epoch if intent.watermarks.get(name) == END else None,
         )
 
-    def _open(self, entry: dict[str, Any]) -> MigrationState:
-        path = self._journal.files.address(request_name(entry["id"]))
+    def _resumed(self, opened: OpenMigration) -> MigrationState:
+        path = self._journal.files.address(request_name(opened.id))
         try:
-            request = self._journal.requests.request(entry["id"])
+            request = self._journal.requests.request(opened.id)
         except FileNotFoundError:
             raise DamagedFileError(path, "is missing, but its migration is open") from None
         if not isinstance(request, MigrateRequest):
             raise DamagedFileError(path, "is not the request of a migration, which is open")
-        return MigrationState.from_json(entry, request)
+        return opened.resume(request)
 
     def _put_aside(self, request: ScheduleRequest) -> None:
-        self.dropped.add(request.id)
+        self._dropped.add(request.id)
         name = request_name(request.id)
         self._journal.move(name, undone_name(self._journal.generation, name))
 
@@ -203,32 +236,32 @@ def _origin(request: ScheduleRequest) -> str:
     return f"{request.operator}:{request.source}"
 
 
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """The timelines in an epoch that is about to be decided."""
+    """What an epoch that is about to be decided takes in: its timelines, and up to which request
+    all were `taken`, with those of the last ones that were refused or came as data."""
 
-    def __init__(
-        self,
-        timelines: Mapping[str, Timeline],
-        control: int,
-        refused: dict[str, str],
-        sources: tuple[str, ...],
-    ) -> None:
-        self.timelines = dict(timelines)
-        self.control = control
-        self.refused = refused
-        self.sources = sources
+    epoch: int
+    timelines: Mapping[str, Timeline]
+    taken: int
+    refused: Mapping[int, str]
+    sources: tuple[str, ...]
+
+    @property
+    def finished(self) -> set[str]:
+        """The operators whose stream has ended with this epoch."""
+        return {name for name, timeline in self.timelines.items() if timeline.is_finished}
 
     @property
     def routings(self) -> dict[str, Routing]:
         return {name: timeline.routing for name, timeline in self.timelines.items()}
 
     @property
-    def migrations(self) -> dict[str, Any]:
+    def migrations(self) -> dict[str, OperatorMigrations]:
         return {
-            name: {
-                "open": timeline.migration.to_json() if timeline.migration else None,
-                "past": [ended.to_json() for ended in timeline.past],
-            }
+            name: OperatorMigrations(
+                timeline.migration.record() if timeline.migration else None, timeline.past
+            )
             for name, timeline in self.timelines.items()
             if timeline.migration or timeline.past
         }

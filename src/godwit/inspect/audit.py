@@ -164,7 +164,7 @@ class _Audit:
     def _trees(self, manifest: Manifest) -> dict[tuple[str, str], Tree]:
         try:
             return {
-                (operator, table): Tree.from_json(tree)
+                (operator, table): tree.unpack()
                 for operator, tables in manifest.trees.items()
                 for table, tree in tables.items()
             }
@@ -289,7 +289,7 @@ def _misgrown(before: _Epoch, after: _Epoch) -> Iterator[str]:
                 if named[name] != ref.rows:
                     yield f"of the {ref.rows} rows of its file {name}, it names {named[name]}"
     for operator, receipts in after.manifest.receipts.items():
-        receipted = sum(receipt["rows"] + receipt["merged_rows"] for receipt in receipts)
+        receipted = sum(receipt.rows + receipt.merged_rows for receipt in receipts)
         if gained[operator] != receipted:
             yield f"'{operator}' gained {gained[operator]} rows, its receipts are of {receipted}"
 
@@ -305,7 +305,8 @@ def _lost_runs(before: Tree, after: Tree, merges: dict[int, int]) -> Iterator[st
 
 def _merges(intent: Intent, operator: str, table: str) -> dict[int, int]:
     """How many of the newest layers of which segment an epoch had to merge."""
-    return dict(intent.merges.get(operator, {}).get(table, ()))
+    due = intent.merges.get(operator, {}).get(table, ())
+    return {merge.segment: merge.layers for merge in due}
 
 
 def _misplaced(hashes: np.ndarray, meta: Meta, use: _Use, intent: Intent) -> Iterator[str]:

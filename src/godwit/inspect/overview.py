@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -12,16 +11,14 @@ from godwit.errors import ConfigError
 from godwit.inspect.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
-from godwit.log.manifest import Manifest
-from godwit.log.receipt import places
+from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.log.requests import WaitingRequest
-from godwit.migration.migration import EndedMigration, MigrationState
+from godwit.migration.migration import EndedMigration, OpenMigration, OperatorMigrations
 from godwit.migration.strategies import left
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
 from godwit.placement.handover import HandoverState
 from godwit.placement.slots import Placement, Replicas
-from godwit.state.tree import Tree
 from godwit.storage.location import Location
 from godwit.worker.replicas import read_progress
 
@@ -141,7 +138,7 @@ class Overview:
     executors: tuple[ExecutorView, ...] = ()
     handovers: tuple[HandoverState, ...] = ()
     waiting: tuple[WaitingRequest, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, checkpoint: Location) -> "Overview":
@@ -160,7 +157,7 @@ class Overview:
             },
             executors=_executors(intent),
             handovers=_handovers(manifest, intent),
-            waiting=tuple(history.requests.waiting(after=intent.control)),
+            waiting=tuple(history.requests.waiting(after=intent.taken)),
             refused=intent.refused,
         )
 
@@ -199,14 +196,14 @@ def _first(history: History) -> str:
 def _executors(intent: Intent) -> tuple[ExecutorView, ...]:
     if intent.placement is None:
         return ()
-    placement = Placement.from_json(intent.placement)
+    placement = intent.placement.placement
     copies = Counter(executor for replicas in placement.replicas for executor in replicas)
     return tuple(
         ExecutorView(
             executor,
             placement.homes.count(executor),
             copies[executor],
-            executor in intent.placement["drained"],
+            executor in intent.placement.drained,
         )
         for executor in placement.executors
     )
@@ -214,23 +211,23 @@ def _executors(intent: Intent) -> tuple[ExecutorView, ...]:
 
 def _handovers(manifest: Manifest, intent: Intent) -> tuple[HandoverState, ...]:
     """As they are after the newest published epoch; the next intent will say so, too."""
-    entries = intent.placement["handovers"] if intent.placement else ()
-    ran, handovers = places(manifest), map(HandoverState.from_json, entries)
+    handovers = intent.placement.handovers if intent.placement else ()
+    ran = manifest.places
     now = [handover.published(manifest.epoch, ran) for handover in handovers]
     return tuple(sorted(now, key=lambda handover: handover.id))
 
 
 def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -> OperatorView:
     routing = intent.routings[name]
-    trees = [Tree.from_json(tree) for tree in manifest.trees[name].values()]
+    trees = [tree.unpack() for tree in manifest.trees[name].values()]
     sizes = bytes_by_bin(trees, routing.bins)
     rows = rows_by_bin(trees, routing.bins)
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
-    receipts = {receipt["worker"]: receipt for receipt in manifest.receipts[name]}
-    placement = intent.placement and Placement.from_json(intent.placement)
+    receipts = {receipt.worker: receipt for receipt in manifest.receipts[name]}
+    placement = intent.placement.placement if intent.placement else None
     progress = read_progress(history.files, intent.generation) if placement else {}
     share, bytes = (np.bincount(routing.owners, each, routing.workers) for each in (rows, sizes))
-    migrations = intent.migrations.get(name, {"open": None, "past": []})
+    migrations = intent.migrations.get(name, OperatorMigrations())
     return OperatorView(
         name=name,
         routing=routing,
@@ -245,20 +242,19 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
                 bins=len(routing.bins_of(worker)),
                 rows=round(share[worker]),
                 bytes=round(bytes[worker]),
-                records=receipts.get(worker, {}).get("records", 0),
-                seconds=round(sum(receipts.get(worker, {}).get("seconds", {}).values()), 4),
-                ran=(ran := receipts.get(worker, {}).get("place", "")),
-                fetched=receipts.get(worker, {}).get("fetched", 0),
+                records=receipt.records,
+                seconds=round(sum(receipt.seconds.values()), 4),
+                ran=receipt.place,
+                fetched=receipt.fetched,
                 slot=placement.slots[worker] if placement else None,
-                executor=placement.homes[worker] if placement else ran,
+                executor=placement.homes[worker] if placement else receipt.place,
                 replicas=_replicas(placement, progress, worker) if placement else (),
             )
             for worker in range(routing.workers)
+            for receipt in [receipts.get(worker, WorkerStatistics(worker))]
         ),
-        migration=_open(history, intent, name, migrations["open"], sizes),
-        past=tuple(
-            _ended(EndedMigration.from_json(one), manifest.epoch) for one in migrations["past"]
-        ),
+        migration=_open(history, intent, name, migrations.open, sizes),
+        past=tuple(_ended(one, manifest.epoch) for one in migrations.past),
     )
 
 
@@ -272,13 +268,13 @@ def _replicas(placement: Placement, progress: Replicas, worker: int) -> tuple[Re
 
 
 def _open(
-    history: History, intent: Intent, name: str, entry: dict[str, Any] | None, sizes: Sizes
+    history: History, intent: Intent, name: str, opened: OpenMigration | None, sizes: Sizes
 ) -> MigrationView | None:
-    if entry is None:
+    if opened is None:
         return None
-    request = history.requests.request(entry["id"])
+    request = history.requests.request(opened.id)
     assert isinstance(request, MigrateRequest)
-    migration = MigrationState.from_json(entry, request)
+    migration = opened.resume(request)
     bins = len(left(migration.origin, migration.target))
     rest = left(intent.routings[name], migration.goal)
     return MigrationView(
@@ -289,7 +285,7 @@ def _open(
         bins=bins,
         arrived=bins - len(left(intent.routings[name], migration.target)),
         accepted=request.time,
-        outcome=entry["phase"],
+        outcome=str(opened.phase),
         epoch=None,
         bytes_left=round(sizes[rest].sum()),
         seconds_left=seconds_left(migration, intent.routings[name], history.pace(), time.time()),

@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from godwit.log.manifest import Manifest
-from godwit.log.receipt import places
+from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
-from godwit.model.loads import Loads
 from godwit.model.routing import Routing
 from godwit.model.time import show
 from godwit.placement.slots import Placement, Replicas
@@ -52,7 +50,7 @@ class OperatorReport:
     @classmethod
     def of(
         cls,
-        receipts: Sequence[Mapping[str, Any]],
+        receipts: Sequence[WorkerStatistics],
         before: Routing | None,
         timeline: Timeline,
         watermark: int | None,
@@ -61,28 +59,24 @@ class OperatorReport:
         moved = np.zeros(routing.bins, np.bool_)
         if before is not None and before.bins == routing.bins:
             moved = before.owners != routing.owners
-        parts = dict.fromkeys(part for receipt in receipts for part in receipt["seconds"])
-
-        def total(name: str) -> int:
-            return sum(receipt[name] for receipt in receipts)
-
+        parts = dict.fromkeys(part for receipt in receipts for part in receipt.seconds)
         return cls(
             name=timeline.operator,
             workers=routing.workers,
-            records=total("records"),
-            late=total("late"),
+            records=sum(receipt.records for receipt in receipts),
+            late=sum(receipt.late for receipt in receipts),
             watermark=watermark,
-            outputs=total("outputs"),
-            rows=total("rows"),
-            bytes=total("bytes"),
-            merged=total("merged_bytes"),
-            fetched=total("fetched"),
-            fetch_seconds=max(r.get("fetch_seconds", 0.0) for r in receipts),
+            outputs=sum(receipt.outputs for receipt in receipts),
+            rows=sum(receipt.rows for receipt in receipts),
+            bytes=sum(receipt.bytes for receipt in receipts),
+            merged=sum(receipt.merged_bytes for receipt in receipts),
+            fetched=sum(receipt.fetched for receipt in receipts),
+            fetch_seconds=max(receipt.fetch_seconds for receipt in receipts),
             moved=int(moved.sum()),
             moved_records=_records(receipts, moved) if moved.any() else 0,
             left=len(left(routing, migration.goal)) if migration else 0,
             migration=migration.id if migration else None,
-            seconds={p: max(r["seconds"].get(p, 0.0) for r in receipts) for p in parts},
+            seconds={p: max(r.seconds.get(p, 0.0) for r in receipts) for p in parts},
         )
 
     def __str__(self) -> str:
@@ -98,10 +92,9 @@ class OperatorReport:
         return text
 
 
-def _records(receipts: Sequence[Mapping[str, Any]], bins: npt.NDArray[np.bool_]) -> int:
+def _records(receipts: Sequence[WorkerStatistics], bins: npt.NDArray[np.bool_]) -> int:
     """The records of some bins."""
-    loads = [Loads.from_text(receipt["loads"]) for receipt in receipts if receipt["loads"]]
-    return round(sum(float(one.by_bin(len(bins))[bins].sum()) for one in loads))
+    return round(sum(float(one.records_by_bin(len(bins))[bins].sum()) for one in receipts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +170,7 @@ class EpochReport:
             dict(parts),
             operators,
             backlog,
-            places(manifest),
+            manifest.places,
             tuple(replicas),
         )
 

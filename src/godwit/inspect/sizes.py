@@ -1,13 +1,13 @@
 """How much state the bins have, and how long it takes to move them: estimates."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from godwit.log.history import History
+from godwit.log.manifest import WorkerStatistics
 from godwit.migration.migration import MigrationPhase, MigrationState
 from godwit.migration.strategies import Known, left, sought
 from godwit.model.routing import SEGMENTS, Routing
@@ -85,10 +85,9 @@ def fetch_rate(history: History, operator: str) -> float | None:
     fetched, seconds = 0, 0.0
     for receipts in _receipts(history, operator):
         for receipt in receipts:
-            taken = receipt.get("fetch_seconds", 0.0)  # which older manifests do not have
-            if receipt["fetched"] and taken >= SHORTEST:
-                fetched += receipt["fetched"]
-                seconds += taken
+            if receipt.fetched and receipt.fetch_seconds >= SHORTEST:
+                fetched += receipt.fetched
+                seconds += receipt.fetch_seconds
     return fetched / seconds if seconds else None
 
 
@@ -97,7 +96,7 @@ def work_seconds(history: History, operator: str) -> float:
     work = [
         max(sum(parts.values()) - parts.get("fetch", 0.0) for parts in each)
         for receipts in _receipts(history, operator)
-        if (each := [receipt["seconds"] for receipt in receipts])
+        if (each := [receipt.seconds for receipt in receipts])
     ]
     return median(work) if work else 0.0
 
@@ -126,7 +125,7 @@ def _files(trees: Iterable[Tree], parts: Iterable[tuple[int, int]]) -> dict[str,
     }
 
 
-def _receipts(history: History, operator: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+def _receipts(history: History, operator: str) -> Iterator[Sequence[WorkerStatistics]]:
     """Those of each retained epoch."""
     for epoch in history.epochs():
         if (manifest := history.manifest(epoch)) is not None:  # or it was deleted meanwhile

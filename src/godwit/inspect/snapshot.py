@@ -61,7 +61,7 @@ class Snapshot:
             checkpoint=history.checkpoint,
             epoch=manifest.epoch,
             spec=specs[table],
-            tree=Tree.from_json(manifest.trees[operator][table]),
+            tree=manifest.trees[operator][table].unpack(),
             routing=intent.routings[operator],
             watermark=intent.watermarks.get(operator),
         )
@@ -110,10 +110,10 @@ def table_specs(manifest: Manifest, operator: str) -> dict[str, TableSpec]:
         known = ", ".join(sorted(manifest.operators))
         raise ConfigError(f"unknown operator '{operator}'; the checkpoint holds {known}")
     described = manifest.operators[operator]
-    key = parse(described["key"])
+    key = parse(described.key)
     return {
-        name: TableSpec(name, key, _schema(parts["sub"]), _schema(parts["value"]))
-        for name, parts in described["tables"].items()
+        name: TableSpec(name, key, _schema(table.sub), _schema(table.value))
+        for name, table in described.tables.items()
     }
 
 

@@ -2,19 +2,18 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.inspect.sizes import Sizes, counted_by_bin
 from godwit.log.history import History
-from godwit.model.loads import Loads
 from godwit.model.routing import Routing, check_workers
 from godwit.planner import hashed, intervals_of, scattered, single_step
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Projected
-from godwit.state.tree import Tree
+from godwit.state.tree import PackedTree
 
 Planner = Literal["even", "scattered", "single-step", "markov", "hash"]
 
@@ -41,7 +40,7 @@ class Measured:
     def of(cls, history: History, operator: str, bins: int) -> "Measured":
         """As the newest published epochs tell."""
         loads, weights = np.zeros((2, bins)), 0.0  # records, seconds
-        newest: Mapping[str, Any] = {}
+        newest: Mapping[str, PackedTree] = {}
         for epoch in history.epochs()[-EPOCHS:]:
             manifest = history.manifest(epoch)
             if manifest is None or operator not in manifest.receipts:  # deleted meanwhile, or new
@@ -51,11 +50,12 @@ class Measured:
                 continue
             loads, weights = AGEING * loads, AGEING * weights + 1
             for receipt in manifest.receipts[operator]:
-                if receipt["loads"]:
-                    got = Loads.from_text(receipt["loads"]).by_bin(bins)
-                    each = receipt["seconds"]["process"] / max(got.sum(), 1.0)
+                if receipt.loads:
+                    got = receipt.records_by_bin(bins)
+                    each = receipt.process_seconds / max(got.sum(), 1.0)
                     loads += [got, got * each]
-        rows, bytes = counted_by_bin(history.files, map(Tree.from_json, newest.values()), bins)
+        trees = [tree.unpack() for tree in newest.values()]
+        rows, bytes = counted_by_bin(history.files, trees, bins)
         records, seconds = loads / max(weights, 1.0)
         return cls(records, seconds, rows, bytes)
 

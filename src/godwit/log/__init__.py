@@ -3,7 +3,7 @@
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
-from godwit.log.manifest import Manifest
+from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.log.requests import RequestLog
 from godwit.log.restore import restore
 from godwit.log.spark_log import agree, offsets_digest, query_id
@@ -15,6 +15,7 @@ __all__ = [
     "Journal",
     "Manifest",
     "RequestLog",
+    "WorkerStatistics",
     "agree",
     "offsets_digest",
     "query_id",

@@ -1,55 +1,147 @@
 """What an epoch was, once it is whole."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+
+from godwit.model.description import OperatorDescription
+from godwit.model.loads import Loads
+from godwit.model.time import Clocks
 from godwit.state.table import FileRef
-from godwit.state.tree import Tree
+from godwit.state.tree import PackedTree
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatistics:
+    """What a manifest keeps of a receipt: the numbers of one worker, and where it ran.
+
+    `rows` and `bytes` of state were changed, `merged_rows` and `merged_bytes` rewritten; `outputs`
+    rows were put out, `late` records dropped. `fetched` bytes came from the checkpoint, which took
+    `fetch_seconds`; `seconds` are by the part of the work. `loads` are the records by bin, if there
+    were any, packed: few readers need them.
+    """
+
+    worker: int
+    records: int = 0
+    loads: str | None = None
+    late: int = 0
+    rows: int = 0
+    bytes: int = 0
+    merged_rows: int = 0
+    merged_bytes: int = 0
+    outputs: int = 0
+    fetched: int = 0
+    fetch_seconds: float = 0.0  # not in older manifests
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    place: str = ""  # the executor
+
+    @property
+    def process_seconds(self) -> float:
+        """What it took to process the records, without reading and writing files."""
+        return self.seconds.get("process", 0.0)
+
+    def records_by_bin(self, bins: int) -> npt.NDArray[np.float64]:
+        """The records of each of `bins` bins."""
+        return Loads.from_text(self.loads).by_bin(bins) if self.loads else np.zeros(bins)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**data)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The published result of one epoch: what it names exists, and nothing else does.
 
-    `query` and `offsets` are those of the intent. Operators (their descriptions), trees (their
-    state), outputs (files) and receipts (statistics) are by operator, as JSON that the log does not
-    look into. So are clocks: the greatest event time that each input has shown up to this epoch.
-    Epoch -1 is the initial state, loaded before the first epoch; where a query goes on from one of
-    Spark's own, it is the number of that one's last batch.
+    `query` and `offsets` are those of the intent. By operator it has their descriptions, the trees
+    of their tables, the files of their outputs, what remains of their receipts, one a worker, and
+    the clocks of their inputs up to this epoch, if they have event time. Epoch -1 is the initial
+    state, loaded before the first epoch; where a query goes on from one of Spark's own, it is the
+    number of that one's last batch.
     """
 
     epoch: int
     generation: int
     query: str
     offsets: str
-    operators: Mapping[str, Any]
-    trees: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    receipts: Mapping[str, Any]
-    clocks: Mapping[str, Any] = field(default_factory=dict)
+    operators: Mapping[str, OperatorDescription]
+    trees: Mapping[str, Mapping[str, PackedTree]]
+    outputs: Mapping[str, tuple[FileRef, ...]]
+    receipts: Mapping[str, tuple[WorkerStatistics, ...]]
+    clocks: Mapping[str, Clocks] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
         """Unique over all histories: an epoch that is run again after a rollback has another id."""
         return f"{self.query}/{self.epoch}/{self.generation}"
 
+    @property
+    def places(self) -> dict[int, str]:
+        """The executor that each worker ran on, if it was the same for all operators."""
+        seen = {(one.worker, one.place) for group in self.receipts.values() for one in group}
+        often = Counter(worker for worker, _ in seen)
+        return {worker: place for worker, place in seen if often[worker] == 1}
+
     def to_json(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "query": self.query,
+            "offsets": self.offsets,
+            "operators": {name: one.to_json() for name, one in self.operators.items()},
+            "trees": {
+                name: {table: tree.to_json() for table, tree in tables.items()}
+                for name, tables in self.trees.items()
+            },
+            "outputs": {
+                name: [ref.to_json() for ref in refs] for name, refs in self.outputs.items()
+            },
+            "receipts": {
+                name: [one.to_json() for one in group] for name, group in self.receipts.items()
+            },
+            "clocks": dict(self.clocks),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        return cls(**data)
+        return cls(
+            epoch=data["epoch"],
+            generation=data["generation"],
+            query=data["query"],
+            offsets=data["offsets"],
+            operators={
+                name: OperatorDescription.from_json(one) for name, one in data["operators"].items()
+            },
+            trees={
+                name: {table: PackedTree.from_json(tree) for table, tree in tables.items()}
+                for name, tables in data["trees"].items()
+            },
+            outputs={
+                name: tuple(map(FileRef.from_json, refs)) for name, refs in data["outputs"].items()
+            },
+            receipts={
+                name: tuple(map(WorkerStatistics.from_json, group))
+                for name, group in data["receipts"].items()
+            },
+            clocks={name: tuple(clocks) for name, clocks in data.get("clocks", {}).items()},
+        )
 
 
 def state_files(manifest: Manifest) -> Iterator[FileRef]:
     """The state files that a manifest names."""
     for tables in manifest.trees.values():
         for tree in tables.values():
-            yield from Tree.refs(tree)
+            yield from tree.files
 
 
 def output_files(manifest: Manifest) -> Iterator[FileRef]:
     """The output files that a manifest names."""
     for refs in manifest.outputs.values():
-        yield from map(FileRef.from_json, refs)
+        yield from refs

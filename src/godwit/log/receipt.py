@@ -3,14 +3,14 @@
 import base64
 import json
 import pickle
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.errors import GodwitError
-from godwit.log.manifest import Manifest
+from godwit.log.manifest import WorkerStatistics
 from godwit.model.loads import Loads
+from godwit.model.time import Clocks
 from godwit.state.file import WrittenFile
 from godwit.state.table import FileRef
 
@@ -26,7 +26,7 @@ class Receipt:
     merged: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
     outputs: FileRef | None = None
     late: int = 0  # records that came after their time had passed
-    clocks: tuple[int | None, ...] = (None,)  # the greatest time of each input
+    clocks: Clocks = (None,)  # the greatest time of each input
     failure: GodwitError | None = None  # why there is nothing: it fails the query
     fetched: int = 0  # bytes read from the checkpoint, of need or ahead of it
     fetch_seconds: float = 0.0  # that this took, as part of what `seconds` has
@@ -83,30 +83,23 @@ class Receipt:
             place=data["place"],
         )
 
-    def statistics(self) -> dict[str, Any]:
-        """The numbers of a receipt that a manifest keeps."""
-        return {
-            "worker": self.worker,
-            "records": self.records,
-            "loads": self.loads and self.loads.to_text(),
-            "late": self.late,
-            "rows": sum(ref.rows for ref in _refs(self.deltas)),
-            "bytes": sum(ref.bytes for ref in _refs(self.deltas)),
-            "merged_rows": sum(ref.rows for ref in _refs(self.merged)),
-            "merged_bytes": sum(ref.bytes for ref in _refs(self.merged)),
-            "outputs": self.outputs.rows if self.outputs else 0,
-            "fetched": self.fetched,
-            "fetch_seconds": self.fetch_seconds,
-            "seconds": self.seconds,
-            "place": self.place,
-        }
-
-
-def places(manifest: Manifest) -> dict[int, str]:
-    """The executor that each worker ran on in an epoch, if it was the same for all operators."""
-    seen = {(r["worker"], r["place"]) for group in manifest.receipts.values() for r in group}
-    often = Counter(worker for worker, _ in seen)
-    return {worker: place for worker, place in seen if often[worker] == 1}
+    def statistics(self) -> WorkerStatistics:
+        """What a manifest keeps of it."""
+        return WorkerStatistics(
+            worker=self.worker,
+            records=self.records,
+            loads=self.loads.to_text() if self.loads else None,
+            late=self.late,
+            rows=sum(ref.rows for ref in _refs(self.deltas)),
+            bytes=sum(ref.bytes for ref in _refs(self.deltas)),
+            merged_rows=sum(ref.rows for ref in _refs(self.merged)),
+            merged_bytes=sum(ref.bytes for ref in _refs(self.merged)),
+            outputs=self.outputs.rows if self.outputs else 0,
+            fetched=self.fetched,
+            fetch_seconds=self.fetch_seconds,
+            seconds=self.seconds,
+            place=self.place,
+        )
 
 
 def _refs(files: Mapping[str, Sequence[WrittenFile]]) -> Iterator[FileRef]:

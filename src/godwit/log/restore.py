@@ -70,7 +70,7 @@ def _later(journal: Journal, epoch: int) -> Iterator[str]:
 def _later_requests(journal: Journal, epoch: int) -> Iterator[int]:
     """The schedules for later epochs, and all else that was not taken in up to this one."""
     intent = journal.intent(epoch)
-    taken = intent.control if intent else 0
+    taken = intent.taken if intent else 0
     for number in journal.requests.ids():
         last = journal.requests.last(number)
         if number > taken if last is None else last > epoch:

@@ -151,16 +151,35 @@ class MigrationState:
             epoch=self.ended,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def record(self) -> "OpenMigration":
         """What has become of the request; the rest is the request itself."""
+        return OpenMigration(
+            self.id, self.phase, self.stepped, self.origin if self.rebased else None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenMigration:
+    """What an intent says of an open migration: all that its request does not say."""
+
+    id: int
+    phase: MigrationPhase
+    stepped: int | None
+    origin: Routing | None = None  # if it is not that of the request
+
+    def resume(self, request: MigrateRequest) -> MigrationState:
+        """The migration, given its request."""
+        migration = MigrationState.of(request, self.origin or request.origin)
+        return replace(migration, phase=self.phase, stepped=self.stepped)
+
+    def to_json(self) -> dict[str, Any]:
         told = {"id": self.id, "phase": str(self.phase), "stepped": self.stepped}
-        return told | ({"origin": self.origin.to_json()} if self.rebased else {})
+        return told | ({"origin": self.origin.to_json()} if self.origin else {})
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], request: MigrateRequest) -> Self:
-        origin = Routing.from_json(data["origin"]) if "origin" in data else request.origin
-        migration = cls.of(request, origin)
-        return replace(migration, phase=MigrationPhase(data["phase"]), stepped=data["stepped"])
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        origin = Routing.from_json(data["origin"]) if "origin" in data else None
+        return cls(data["id"], MigrationPhase(data["phase"]), data["stepped"], origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +214,23 @@ class EndedMigration:
         return cls(
             **data | {"phase": MigrationPhase(data["phase"]), "workers": tuple(data["workers"])}
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMigrations:
+    """The migrations of one operator that an intent knows: the open one, and the last that ended,
+    the newest at the end."""
+
+    open: OpenMigration | None = None
+    past: tuple[EndedMigration, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "open": self.open.to_json() if self.open else None,
+            "past": [ended.to_json() for ended in self.past],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        opened = OpenMigration.from_json(data["open"]) if data["open"] else None
+        return cls(opened, tuple(map(EndedMigration.from_json, data["past"])))

@@ -258,7 +258,7 @@ class DrainRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class StreamedUpdates:
     """Updates that came as data under one id: each is an epoch (None: the next), bin and worker."""
 
     id: str

@@ -27,6 +27,9 @@ _PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 Duration = str | timedelta
 
+Clocks = tuple[int | None, ...]
+"""The greatest time that each input of an operator has shown; None: it has shown no record yet."""
+
 
 def micros(duration: Duration) -> int:
     """A duration in microseconds.

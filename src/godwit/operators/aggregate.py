@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from godwit.aggregates.base import Aggregate, AggregateInput, Columns, GroupedRe
 from godwit.aggregates.bound import BoundAggregate, partial_column
 from godwit.aggregates.int128 import TooWideError
 from godwit.errors import ConfigError, OperatorError
+from godwit.model.description import OperatorDescription
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
 from godwit.operators import definition
@@ -106,9 +107,9 @@ class AggregateOperator:
         schema = pa.schema([*kept, *state, (definition.RECORDS, pa.int64())])
         return Prefold(partials, replace(self, input=schema, time=time, prefolded=True))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> OperatorDescription:
         described = definition.describe("aggregate", self.key, self.tables, self.output)
-        return described | {"functions": {one.name: one.description for one in self.aggregates}}
+        return replace(described, functions={one.name: one.description for one in self.aggregates})
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

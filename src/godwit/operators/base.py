@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.model.description import OperatorDescription
 from godwit.state.table import TableSpec
 from godwit.state.timed import WatermarkSpan
 
@@ -113,8 +114,8 @@ class Operator(Protocol):
         """How its records may be folded before; None: it has to see them all."""
         ...
 
-    def describe(self) -> dict[str, Any]:
-        """What a restart compares, as JSON: kind, key, and sub-key and value of each table."""
+    def describe(self) -> OperatorDescription:
+        """What a restart compares: kind, key, and sub-key and value of each table."""
         ...
 
     def process(

@@ -4,11 +4,11 @@ import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 
 from godwit.errors import ConfigError
+from godwit.model.description import OperatorDescription, TableDescription
 from godwit.model.schema import check_key, check_names, to_ddl
 from godwit.model.time import Duration, micros
 from godwit.state.table import HASH, TableSpec
@@ -122,16 +122,12 @@ def check_table(spec: TableSpec) -> None:
 
 def describe(
     kind: str, key: pa.Schema, tables: Iterable[TableSpec], output: pa.Schema
-) -> dict[str, Any]:
-    """What is compared when a query goes on with a checkpoint, as JSON.
+) -> OperatorDescription:
+    """What is compared when a query goes on with a checkpoint.
 
     The output may change, but not between the publishing of an epoch and its delivery.
     """
-    return {
-        "kind": kind,
-        "key": to_ddl(key),
-        "output": to_ddl(output),
-        "tables": {
-            spec.name: {"sub": to_ddl(spec.sub), "value": to_ddl(spec.value)} for spec in tables
-        },
+    described = {
+        spec.name: TableDescription(to_ddl(spec.sub), to_ddl(spec.value)) for spec in tables
     }
+    return OperatorDescription(kind, to_ddl(key), to_ddl(output), described)

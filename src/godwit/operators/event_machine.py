@@ -2,14 +2,15 @@
 notices that it has scheduled itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
 
 from godwit.errors import ConfigError
+from godwit.model.description import OperatorDescription
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
 from godwit.operators import definition
@@ -122,10 +123,10 @@ class EventMachine:
     def inputs(self) -> int:
         return len(self.sides)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> OperatorDescription:
         kind = "unary" if len(self.sides) == 1 else "binary"
         described = definition.describe(kind, self.key, self.tables, self.output)
-        return described if self.window is None else described | {"window": self.window}
+        return replace(described, window=self.window)
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

@@ -1,14 +1,15 @@
 """Keys that expire: their state is removed when they have had no record for some time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Self, cast
+from typing import Final, Self, cast
 
 import numpy as np
 import pyarrow as pa
 
 from godwit.errors import ConfigError
+from godwit.model.description import OperatorDescription
 from godwit.model.time import Duration, micros
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, Operator, TableView, TimedView
@@ -48,9 +49,9 @@ class Expiring(Wrapper):
         touched = TableSpec(TOUCHED, self.key, pa.schema([]), newest)
         return *self.of.tables, touched, timed_spec(EXPIRY, self.key, pa.schema([]))
 
-    def describe(self) -> dict[str, Any]:
-        tables = definition.describe("", self.key, self.tables, self.output)["tables"]
-        return self.of.describe() | {"tables": tables}
+    def describe(self) -> OperatorDescription:
+        described = definition.describe("", self.key, self.tables, self.output)
+        return replace(self.of.describe(), tables=described.tables)
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

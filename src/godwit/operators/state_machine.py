@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from godwit.errors import GodwitError, OperatorError
+from godwit.model.description import OperatorDescription
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
 from godwit.operators import definition
@@ -103,7 +104,7 @@ class StateMachine:
     def ordered(self) -> bool:
         return True
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> OperatorDescription:
         return definition.describe("state_machine", self.key, self.tables, self.output)
 
     def process(

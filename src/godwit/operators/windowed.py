@@ -1,15 +1,16 @@
 """Aggregates over windows of event time, whose results come when the window closes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Self, cast
+from typing import Final, Self, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.aggregates.base import Aggregate
+from godwit.model.description import OperatorDescription
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, AggregateOperator
@@ -65,10 +66,10 @@ class Windowed(Wrapper):
         last = self.of.output.get_field_index(END)
         return self.of.output.insert(last + 1, self.of.output.field(END).with_name(TIME))
 
-    def describe(self) -> dict[str, Any]:
-        described = self.of.describe()
-        tables = definition.describe("windows", self.key, self.tables, self.output)
-        return described | tables | {"window": str(self.window)}
+    def describe(self) -> OperatorDescription:
+        described = definition.describe("windows", self.key, self.tables, self.output)
+        functions = self.of.describe().functions
+        return replace(described, functions=functions, window=str(self.window))
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]

@@ -1,10 +1,11 @@
 """An operator around another one."""
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 
+from godwit.model.description import OperatorDescription
 from godwit.operators.base import Operator, Prefold
 from godwit.state.table import TableSpec
 
@@ -62,5 +63,5 @@ class Wrapper:
             return None
         return replace(inner, operator=cast(Operator, replace(self, of=inner.operator)))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> OperatorDescription:
         return self.of.describe()

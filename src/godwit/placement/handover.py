@@ -73,6 +73,10 @@ class HandoverState:
         why = f" ({self.reason})" if self.reason else ""
         return f"handover of worker {self.worker} to executor {self.target}: {self.stage}{why}"
 
+    def record(self) -> Self:
+        """What an intent says of it: not what only the driver that decides it has to know."""
+        return replace(self, origin="", least=None, stalled=0)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
@@ -87,6 +91,28 @@ class HandoverState:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(**{**data, "stage": HandoverStage(data["stage"])})
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRecord:
+    """What an intent says of a placement: with the handovers, open ones first, and the executors
+    that are `drained`."""
+
+    placement: Placement
+    handovers: tuple[HandoverState, ...] = ()
+    drained: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.placement.to_json(),
+            "handovers": [handover.to_json() for handover in self.handovers],
+            "drained": self.drained,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        handovers = tuple(map(HandoverState.from_json, data["handovers"]))
+        return cls(Placement.from_json(data), handovers, tuple(data["drained"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +213,12 @@ class PlacementState:
                 state = state._closed(now)
         return state
 
-    def to_json(self) -> dict[str, Any] | None:
-        """What an intent says of it: the placement, and the handovers, open ones first."""
+    def record(self) -> "PlacementRecord | None":
+        """What an intent says of it, if workers are pinned."""
         if self.placement is None:
             return None
-        handovers = [handover.to_json() for handover in (*self.handovers, *self.past)]
-        return self.placement.to_json() | {"handovers": handovers, "drained": sorted(self.drained)}
+        handovers = tuple(handover.record() for handover in (*self.handovers, *self.past))
+        return PlacementRecord(self.placement, handovers, tuple(sorted(self.drained)))
 
     def find(self, number: int) -> HandoverState | None:
         """The handover of this id, unless it is long past."""

@@ -13,16 +13,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from godwit import faults
-from godwit.driver.control import INITIAL
 from godwit.driver.driver import Driver
+from godwit.driver.published import INITIAL
 from godwit.errors import FencedError, GodwitError, IncompatibleError
-from godwit.inspect.report import EpochReport
+from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt
 from godwit.log.spark_log import offsets_digest, query_id, source_offsets
 from godwit.model.hashing import is_cheap
-from godwit.model.requests import Wish
+from godwit.model.requests import StreamedUpdates
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
 from godwit.spark.backlog import behind
@@ -148,7 +148,7 @@ class Engine:
     def _cause(self, error: BaseException) -> BaseException:
         """Being fenced off explains whatever else went wrong, such as files that are gone."""
         try:
-            self.driver.check()
+            self.driver.journal.check()
         except FencedError as fenced:
             return fenced
         return error
@@ -161,9 +161,9 @@ class Engine:
         assert offsets is not None
         before = {name: self.driver.routing(name) for name in self.driver.operators}
         clock = Clock()
-        wishes: list[Wish] = []
+        updates: list[StreamedUpdates] = []
         if self.controlled:
-            wishes, batch = split(batch)
+            updates, batch = split(batch)
         backlog = behind(self.spark_query, source_offsets(self.spark_log, epoch))
         executors = self.pinning.executors()
         decided = self.driver.begin(epoch, query, offsets, backlog, executors)
@@ -175,20 +175,27 @@ class Engine:
             clock.lap("publish")
         else:
             self._check_outputs(decided)
-        if wishes:
-            self.driver.wish(epoch, wishes)
+        if updates:
+            self.driver.requests.add_streamed(epoch, updates)
         self._deliver(spark, decided)
         self.delivered = epoch
-        self.driver.wake()
+        self.driver.monitor.wake()
         clock.lap("deliver")
-        timelines = {name: self.driver.timeline(name) for name in self.driver.operators}
-        watermarks = self.driver.watermarks
-        replicas = self.driver.replica_reports()
+        timelines = {name: self.driver.timelines[name] for name in self.driver.operators}
+        watermarks = self.driver.published.time.watermarks
+        replicas = self._replicas(epoch)
         report = EpochReport.of(
             decided, before, timelines, watermarks, clock.parts, backlog, replicas
         )
         self._tell(report)
         self.ticker.go_on(report.records)
+
+    def _replicas(self, epoch: int) -> list[ReplicaReport]:
+        """How far the replicas are, now that an epoch is published."""
+        placements = self.driver.placements
+        if (placement := placements.placement) is None:
+            return []
+        return ReplicaReport.all(epoch, placement, placements.replicas())
 
     def _tell(self, report: EpochReport) -> None:
         """A log line, and the listener, whose troubles are not those of the query."""
@@ -202,16 +209,15 @@ class Engine:
 
     def _check_outputs(self, manifest: Manifest) -> None:
         """What an earlier start of the query published must be what this one delivers."""
-        before, now = list(manifest.operators.items())[-1], self._last_operator
-        if (before[0], before[1]["output"]) != (now.name, now.describe()["output"]):
+        (name, before), now = list(manifest.operators.items())[-1], self._last_operator
+        if (name, before.output) != (now.name, now.describe().output):
             raise IncompatibleError(
                 now.name,
-                f"epoch {manifest.epoch} was published with the output of '{before[0]}', "
-                f"{before[1]['output']}, but its delivery is not known to have ended. Start the "
+                f"epoch {manifest.epoch} was published with the output of '{name}', "
+                f"{before.output}, but its delivery is not known to have ended. Start the "
                 "query once as it was, or roll back to the epoch before with godwit.restore",
             )
-        for ref in manifest.outputs[now.name]:
-            written = FileRef.from_json(ref)
+        for written in manifest.outputs[now.name]:
             state_file.verify(self.driver.files, written)
 
     def _compute(self, batch: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
@@ -220,7 +226,7 @@ class Engine:
         Nothing of the lost attempt counts: its receipts are dropped, and so its files do not exist.
         """
         while True:
-            watch = LossWatch(batch.sparkSession.sparkContext, self.driver.placement)
+            watch = LossWatch(batch.sparkSession.sparkContext, self.driver.placements.placement)
             try:
                 with watch:
                     return self._operators(batch, intent)
@@ -244,8 +250,9 @@ class Engine:
                 continue
             work = self.driver.work(intent, step.name)
             routing = intent.routings[step.name]
-            slots = self.pinning.slots(rows.sparkSession, self.driver.placement, routing.workers)
-            receipts[step.name] = run(work, rows, routing, slots, self.driver.keeper)
+            placements = self.driver.placements
+            slots = self.pinning.slots(rows.sparkSession, placements.placement, routing.workers)
+            receipts[step.name] = run(work, rows, routing, slots, placements.keeper)
             if step is not self._last_operator:
                 refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
                 rows = self._read(rows.sparkSession, step, refs)
@@ -254,8 +261,8 @@ class Engine:
     def _deliver(self, spark: SparkSession, manifest: Manifest) -> None:
         """Give the sink the durable outputs that the manifest names, after the code behind them."""
         epoch, operator = manifest.epoch, self._last_operator
-        self.driver.check()
-        refs = [FileRef.from_json(ref) for ref in manifest.outputs[operator.name]]
+        self.driver.journal.check()
+        refs = manifest.outputs[operator.name]
         faults.reach("sink", "before", epoch)
         if not self._linked(epoch, refs, manifest.id):
             rows = self._read(spark, operator, refs)
@@ -263,7 +270,7 @@ class Engine:
                 rows = step(rows)
             self.sink.deliver(epoch, rows, manifest.id, sum(ref.rows for ref in refs))
         faults.reach("sink", "after", epoch)
-        self.driver.check()
+        self.driver.journal.check()
 
     def _linked(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
         if self._last_steps or not isinstance(self.sink, FilesSink):
@@ -283,7 +290,7 @@ class Engine:
 
     @cached_property
     def ticker(self) -> Ticker:
-        return Ticker(self.driver, self.pinning, self.interval)
+        return Ticker(self.driver.demand, self.driver.placements, self.pinning, self.interval)
 
     @cached_property
     def _last_operator(self) -> Operator:

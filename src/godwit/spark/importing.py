@@ -203,7 +203,7 @@ def go_on(
     try:
         staged.fill(lambda log: _seed(old, log, sources))  # whole: a part of it must not count
     except OSError:
-        driver.check()
+        driver.journal.check()
         raise
     log = driver.checkpoint.within(SPARK)
     query, offsets = spark_log.query_id(log), spark_log.offsets_digest(log, old.batch)

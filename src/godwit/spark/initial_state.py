@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from godwit.driver.control import INITIAL
 from godwit.driver.driver import Driver
+from godwit.driver.published import INITIAL
 from godwit.errors import ConfigError
 from godwit.log.intent import Intent
 from godwit.log.receipt import Receipt
@@ -123,7 +123,7 @@ def load(
         group = [Receipt(worker, clocks=clocks) for worker in range(routing.workers)]
         for table, rows in initial.get(name, {}).items():
             work = replace(driver.work(intent, name), operator=Load(operator, table))
-            slots = pinning.slots(rows.sparkSession, driver.placement, routing.workers)
+            slots = pinning.slots(rows.sparkSession, driver.placements.placement, routing.workers)
             loaded = {receipt.worker: receipt for receipt in run(work, rows, routing, slots)}
             group = [_both(receipt, loaded[receipt.worker]) for receipt in group]
         receipts[name] = group

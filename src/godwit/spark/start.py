@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from godwit.driver.control import INITIAL
 from godwit.driver.driver import Driver
+from godwit.driver.published import INITIAL
 from godwit.errors import CheckpointError, ConfigError
 from godwit.log import spark_log
 from godwit.log.history import History
@@ -102,9 +102,9 @@ def start(
         replicas=copies,
     )
     pinning = Pinning(spark)
-    log = driver.spark_log()
+    log = driver.journal.spark_log()
     ticking = with_ticks(source, driver.files.url(TICKS))
-    if driver.committed is None:
+    if driver.published.epoch is None:
         with _STARTING:
             if after is not None:
                 go_on(driver, after, given, pinning, log, sources(ticking))

@@ -7,7 +7,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from godwit.driver.driver import Driver
+from godwit.driver.demand import Demand
+from godwit.driver.placements import Placements
 from godwit.spark.pinning import Pinning
 
 IDLE_SECONDS: Final = 1.0  # seconds
@@ -40,8 +41,11 @@ class Ticker:
     went, and whether a handover could go on that nobody asked for.
     """
 
-    def __init__(self, driver: Driver, pinning: Pinning, interval: float) -> None:
-        self._driver = driver
+    def __init__(
+        self, demand: Demand, placements: Placements, pinning: Pinning, interval: float
+    ) -> None:
+        self._demand = demand
+        self._placements = placements
         self._pinning = pinning
         self._patience = interval + IDLE_SECONDS if interval < LONG else 0.0
         self._over: threading.Event | None = None
@@ -53,9 +57,9 @@ class Ticker:
 
     def go_on(self, records: int) -> None:
         """An epoch with so many records has ended."""
-        wanted = self._driver.wants_epoch
+        wanted = self._demand.wants_epoch
         if wanted and not (records and self._patience):
-            self._driver.tick()
+            self._demand.tick()
         elif wanted or self._pinning.is_possible:
             self._over = over = threading.Event()
             waiting = threading.Thread(target=self._wait, args=[over], name="godwit-tick")
@@ -67,12 +71,11 @@ class Ticker:
         while not over.wait(self._patience or IDLE_SECONDS):
             with suppress(Exception):  # Spark may be ending, or a file be deleted meanwhile
                 if self._has_news:
-                    self._driver.tick()
+                    self._demand.tick()
                     return
 
     @property
     def _has_news(self) -> bool:
-        driver = self._driver
-        return (
-            driver.wants_epoch or self._pinning.have_changed(driver.placement) or driver.can_settle
-        )
+        placement = self._placements.placement
+        demand = self._demand
+        return demand.wants_epoch or self._pinning.have_changed(placement) or demand.can_settle

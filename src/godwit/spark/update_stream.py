@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from godwit.errors import ConfigError
-from godwit.model.requests import Wish
+from godwit.model.requests import StreamedUpdates
 from godwit.spark.route import column
 
 CONTROL = "_control"
@@ -38,17 +38,17 @@ def _field(updates: DataFrame, field: StructField) -> Column:
     return given.try_cast(field.dataType).alias(field.name)  # null is refused, with the reason
 
 
-def split(batch: DataFrame) -> tuple[list[Wish], DataFrame]:
-    """The wishes in an epoch's batch, one for each id, and its records."""
+def split(batch: DataFrame) -> tuple[list[StreamedUpdates], DataFrame]:
+    """The updates in an epoch's batch, one for each id, and its records."""
     rows = batch.where(column(CONTROL).isNotNull()).select(f"{CONTROL}.*").collect()
     by_id: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_id[row.id or ""].append(row)
-    wishes = [_wish(id, by_id[id]) for id in sorted(by_id)]
-    return wishes, batch.where(column(CONTROL).isNull()).drop(CONTROL)
+    updates = [_updates(id, by_id[id]) for id in sorted(by_id)]
+    return updates, batch.where(column(CONTROL).isNull()).drop(CONTROL)
 
 
-def _wish(id: str, rows: list[Row]) -> Wish:
+def _updates(id: str, rows: list[Row]) -> StreamedUpdates:
     def number(value: int | None) -> int:
         return -1 if value is None else value  # which is refused, with the reason
 
@@ -57,5 +57,5 @@ def _wish(id: str, rows: list[Row]) -> Wish:
     workers = {row.workers for row in rows if row.workers is not None}
     bins = {(epoch, bin) for epoch, bin, _ in updates}
     if not id or len(operators) > 1 or len(workers) > 1 or len(bins) < len(updates):
-        return Wish(id, None, ())  # which is refused, as it says nothing
-    return Wish(id, operators.pop(), tuple(updates), workers.pop() if workers else None)
+        return StreamedUpdates(id, None, ())  # which is refused, as it says nothing
+    return StreamedUpdates(id, operators.pop(), tuple(updates), workers.pop() if workers else None)

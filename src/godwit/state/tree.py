@@ -139,48 +139,17 @@ class Tree:
                 found[run.file].append(segment)
         return found
 
-    def to_json(self) -> dict[str, Any]:
-        """Files in a list; for each segment its layers, and for each of these the number of a file,
-        its rows and its slices, run by run."""
+    def pack(self) -> "PackedTree":
+        """As a manifest holds it."""
         number = {name: i for i, name in enumerate(self.files)}
-        return {
-            "files": [ref.to_json() for ref in self.files.values()],
-            "segments": [
-                [
-                    [value for run in layer for value in (number[run.file], run.rows, run.slices)]
-                    for layer in layers
-                ]
-                for layers in self.segments
-            ],
-        }
-
-    @staticmethod
-    def refs(data: dict[str, Any], wanted: Sequence[int] | None = None) -> list[FileRef]:
-        """The files of a tree in JSON, or those of `wanted` slices, segment by segment; older ones
-        come first."""
-        files = data["files"]
-        if wanted is not None:
-            numbers = {
-                number
-                for layers, slices in zip(data["segments"], wanted, strict=True)
+        segments = [
+            [
+                [value for run in layer for value in (number[run.file], run.rows, run.slices)]
                 for layer in layers
-                for number, _, there in _triples(layer)
-                if there & slices
-            }
-            files = [files[number] for number in sorted(numbers)]
-        return [FileRef.from_json(ref) for ref in files]
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        refs = cls.refs(data)
-        segments = tuple(
-            tuple(
-                tuple(RunRef(refs[number].name, rows, there) for number, rows, there in runs)
-                for runs in map(_triples, layers)
-            )
-            for layers in data["segments"]
-        )
-        return cls(segments, {ref.name: ref for ref in refs})
+            ]
+            for layers in self.segments
+        ]
+        return PackedTree(tuple(self.files.values()), segments)
 
     def _with(self, segments: Sequence[tuple[Layer, ...]], added: Iterable[WrittenFile]) -> "Tree":
         """The tree of `segments`, whose runs are in this tree's files and those `added`."""
@@ -195,6 +164,47 @@ class Tree:
                     ref.name, f"has {ref.rows} rows, but {named[ref.name]} of them are in the tree"
                 )
         return Tree(tuple(segments), {name: files[name] for name in files if name in named})
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTree:
+    """A tree as a manifest holds it: its files, older ones first, and its segments in numbers.
+
+    A segment is a list of layers, newest first; a layer is, run by run, the number of a file, its
+    rows and its slices. To unpack one takes five times as long as to read it, and most readers of
+    a manifest need the files alone.
+    """
+
+    files: tuple[FileRef, ...]
+    segments: Sequence[Sequence[Sequence[int]]]
+
+    def refs(self, wanted: Sequence[int]) -> list[FileRef]:
+        """The files with rows in `wanted` slices, segment by segment; older ones come first."""
+        numbers = {
+            number
+            for layers, slices in zip(self.segments, wanted, strict=True)
+            for layer in layers
+            for number, _, there in _triples(layer)
+            if there & slices
+        }
+        return [self.files[number] for number in sorted(numbers)]
+
+    def unpack(self) -> Tree:
+        segments = tuple(
+            tuple(
+                tuple(RunRef(self.files[number].name, rows, there) for number, rows, there in runs)
+                for runs in map(_triples, layers)
+            )
+            for layers in self.segments
+        )
+        return Tree(segments, {ref.name: ref for ref in self.files})
+
+    def to_json(self) -> dict[str, Any]:
+        return {"files": [ref.to_json() for ref in self.files], "segments": self.segments}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(tuple(map(FileRef.from_json, data["files"])), data["segments"])
 
 
 def _layer(segment: int, parts: Iterable[tuple[Sequence[WrittenFile], int]]) -> tuple[Layer, ...]:

@@ -126,11 +126,11 @@ class Epochs:
         name = operator or self._operator.name
         if isinstance(target, int):
             target = self.driver.routing(name).spread(target)
-        return self.driver.migrate(name, target, **options).id
+        return self.driver.requests.migrate(name, target, **options).id
 
     def abort(self, migration: int, *, rollback: bool = False, operator: str | None = None) -> None:
         """End an open migration, or move its bins back."""
-        self.driver.abort(operator or self._operator.name, migration, rollback=rollback)
+        self.driver.requests.abort(operator or self._operator.name, migration, rollback=rollback)
 
     def schedule(
         self,
@@ -140,11 +140,11 @@ class Epochs:
         operator: str | None = None,
     ) -> None:
         """Send bins to other workers in epochs to come."""
-        self.driver.schedule(operator or self._operator.name, updates, workers)
+        self.driver.requests.schedule(operator or self._operator.name, updates, workers)
 
     def finish(self) -> None:
         """End the stream: an epoch without records, in which all timers fire."""
-        self.driver.finish()
+        self.driver.requests.finish()
         self._offer(self._nothing)
 
     def restore(self, epoch: int) -> None:
@@ -182,8 +182,7 @@ class Epochs:
             faults.reach("receipts", "before", epoch)
             decided = self.driver.commit(decided, receipts)
         faults.reach("sink", "before", epoch)
-        refs = [FileRef.from_json(ref) for ref in decided.outputs[self._operator.name]]
-        self.sink[epoch] = self._delivered(self._read(refs))
+        self.sink[epoch] = self._delivered(self._read(decided.outputs[self._operator.name]))
         faults.reach("sink", "after", epoch)
 
     def _delivered(self, rows: list[Row]) -> list[Row]:
@@ -212,7 +211,7 @@ class Epochs:
             yield Receipt.from_text(receipt.to_text())
 
     def _place(self, worker: int) -> str:
-        placement = self.driver.placement
+        placement = self.driver.placements.placement
         return placement.homes[worker] if placement else ""
 
     def _cache(self, worker: int) -> CacheSpec:

@@ -7,12 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from godwit.model.time import Clocks
 from godwit.operators.base import Operator
 from godwit.operators.definition import INPUT, RECORDS
 from godwit.state.keys import flat
 from godwit.state.timed import moments
-
-Clocks = tuple[int | None, ...]  # one for each input; None: it has shown no record yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from godwit.log.records import decode_as, encode
 from godwit.placement.slots import Held
 from godwit.state.run import slices_of
 from godwit.state.table import FileRef
-from godwit.state.tree import Tree
 from godwit.storage.store import Store
 
 KIND = "replicas"
@@ -40,7 +39,7 @@ class Share:
             ref.name: ref
             for name, own in slices.items()
             for tree in manifest.trees.get(name, {}).values()
-            for ref in Tree.refs(tree, own)
+            for ref in tree.refs(own)
         }
         return cls(slices, files)
 
@@ -54,15 +53,15 @@ class Needs:
 
     @classmethod
     def of(cls, executor: str, intent: Intent, manifest: Manifest) -> Self:
-        placement = intent.placement or {"workers": [], "replicas": []}
+        placement = intent.placement.placement if intent.placement else None
         own: dict[str, FileRef] = {}
-        for worker, place in enumerate(placement["workers"]):
-            if place == executor:
+        for worker, home in enumerate(placement.homes if placement else ()):
+            if home == executor:
                 own |= Share.of(worker, intent, manifest).files
         replicas = {
             worker: Share.of(worker, intent, manifest)
-            for worker, places in enumerate(placement["replicas"])
-            if executor in places
+            for worker, executors in enumerate(placement.replicas if placement else ())
+            if executor in executors
         }
         return cls(own, replicas)
 

@@ -78,14 +78,14 @@ def placed(home: Path, epoch: int) -> Placement:
     intent = History(home / "checkpoint").intent(epoch)
     assert intent is not None
     assert intent.placement is not None
-    return Placement.from_json(intent.placement)
+    return intent.placement.placement
 
 
 def written(home: Path, epochs: range) -> int:
     """The bytes that workers wrote to their state: deltas and merged files."""
     manifests = [manifest for e in epochs if (manifest := History(home / "checkpoint").manifest(e))]
     receipts = [receipt for manifest in manifests for receipt in manifest.receipts["counts"]]
-    return sum(receipt["bytes"] + receipt["merged_bytes"] for receipt in receipts)
+    return sum(receipt.bytes + receipt.merged_bytes for receipt in receipts)
 
 
 def share(home: Path, epoch: int, worker: int) -> int:
@@ -197,7 +197,7 @@ def test_a_handover_that_was_open_when_its_driver_was_killed_is_gone(home: Path)
     assert {"building", "switched"} & stages(intents[first - 1])
     placement = intents[first].placement
     assert placement is not None
-    assert placement["handovers"] == []
+    assert placement.handovers == ()
 
 
 @pytest.mark.parametrize("stage", ["building", "switched"])

@@ -33,4 +33,4 @@ def test_records_of_two_attempts_are_never_mixed_and_replicas_are_rebuilt(
     assert intent is not None
     assert intent.placement is not None
     killed = (tmp_path / "killed").read_text()
-    assert all(copies and killed not in copies for copies in intent.placement["replicas"])
+    assert all(copies and killed not in copies for copies in intent.placement.placement.replicas)

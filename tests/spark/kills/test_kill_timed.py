@@ -55,7 +55,7 @@ def assert_open(home: Path, epoch: int) -> None:
     """The newest epoch that has begun is this one, and in the midst of a migration."""
     intent = newest_intent(home)
     assert intent.epoch == epoch
-    assert intent.migrations["pairs"]["open"]
+    assert intent.migrations["pairs"].open
 
 
 def newest_intent(home: Path) -> Intent:

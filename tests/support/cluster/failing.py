@@ -134,8 +134,8 @@ def main(home: Path, java: str) -> None:
 
 def stages(intent: Intent) -> set[str]:
     """Those of the handovers that somebody asked for, as an epoch knows of them."""
-    placement = intent.placement or {"handovers": []}
-    return {one["stage"] for one in placement["handovers"] if not one["automatic"]}
+    handovers = intent.placement.handovers if intent.placement else ()
+    return {str(one.stage) for one in handovers if not one.automatic}
 
 
 def live(story: Story, seed: int) -> None:

@@ -43,7 +43,7 @@ def check(home: Path, files: int) -> None:
     for epoch in history.epochs():
         manifest = history.manifest(epoch)
         assert manifest is not None
-        records = sum(receipt["records"] for receipt in manifest.receipts[PAIRS.operator.name])
+        records = sum(receipt.records for receipt in manifest.receipts[PAIRS.operator.name])
         outputs = model.feed(batches.pop(0) if records else [])
         assert delivered(home / "output" / f"epoch={epoch}") == in_order(outputs)
     assert batches == []

@@ -1,0 +1,54 @@
+"""Whether an idle query should run another epoch."""
+
+from godwit.driver.monitor import Monitor
+from godwit.driver.placements import Placements
+from godwit.driver.published import Published
+from godwit.driver.timelines import Timelines
+from godwit.log.journal import Journal
+
+
+class Demand:
+    """What waits for an epoch, with records or without; any thread may ask.
+
+    As long as something that was accepted is open, or a row waits for a moment that has come, an
+    epoch is wanted. So an idle query brings to an end what it has begun.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        monitor: Monitor,
+        timelines: Timelines,
+        placements: Placements,
+        published: Published,
+    ) -> None:
+        self._journal = journal
+        self._monitor = monitor
+        self._timelines = timelines
+        self._placements = placements
+        self._published = published
+        self._ignores_requests = False
+
+    @property
+    def wants_epoch(self) -> bool:
+        """Does something wait that somebody asked for, or a timer?"""
+        with self._monitor:
+            moving = self._timelines.are_open or self._placements.are_open
+            due = self._published.time.is_due(self._published.trees)
+            return (moving and not self._ignores_requests) or due
+
+    @property
+    def can_settle(self) -> bool:
+        """Would an epoch bring a handover further, also one that nobody asked for, or tell keepers
+        and people where workers went when an executor was lost in the last one?"""
+        if self._ignores_requests:
+            return False
+        return self._placements.can_settle(self._timelines.begun + 1)
+
+    def ignore_requests(self) -> None:
+        """Run no more epochs for requests alone: what is open goes on at the next start."""
+        self._ignores_requests = True
+
+    def tick(self) -> None:
+        """Ask for an epoch."""
+        self._journal.tick()

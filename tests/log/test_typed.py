@@ -1,0 +1,95 @@
+"""Records of the log are decoded to values, once, in `log`: elsewhere nobody knows their keys."""
+
+import ast
+import dataclasses
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from godwit.log import Intent, Manifest
+from godwit.log.receipt import Receipt
+
+ROOT = Path(__file__).parents[2]
+RECORDS = ("manifest", "intent", "receipt")
+DECODERS = ("to_json", "from_json", "to_text", "from_text")
+
+
+def fields_of(kind: type) -> Iterator[tuple[str, object]]:
+    """The fields of a value and of the values in them, by name, with their types."""
+    for name, hint in typing.get_type_hints(kind).items():
+        yield f"{kind.__name__}.{name}", hint
+        for part in _parts(hint):
+            if dataclasses.is_dataclass(part) and isinstance(part, type):
+                yield from fields_of(part)
+
+
+def _parts(hint: object) -> Iterator[object]:
+    yield hint
+    for argument in typing.get_args(hint):
+        yield from _parts(argument)
+
+
+@pytest.mark.parametrize("kind", [Intent, Manifest, Receipt])
+def test_no_field_of_a_record_is_anything(kind: type) -> None:
+    """So that mypy finds whoever looks into a record by keys that it does not have."""
+    known = dict(fields_of(kind))
+    assert len(known) > 10
+    assert not [name for name, hint in known.items() if typing.Any in _own_parts(hint)]
+
+
+def _own_parts(hint: object) -> list[object]:
+    """The parts of a type that are ours: an array's are numpy's."""
+    origin = typing.get_origin(hint)
+    if getattr(origin, "__module__", "").startswith("numpy"):
+        return []
+    return [hint, *(part for one in typing.get_args(hint) for part in _own_parts(one))]
+
+
+class _Looks(ast.NodeVisitor):
+    """Where a source looks into something that is named like a record, by a key of its own."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if node.name not in DECODERS:
+            self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self._look(node.value, node.slice, node.lineno)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+            self._look(node.func.value, node.args[0], node.lineno)
+        self.generic_visit(node)
+
+    def _look(self, value: ast.expr, key: ast.expr, line: int) -> None:
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            names = [node.id for node in ast.walk(value) if isinstance(node, ast.Name)]
+            names += [node.attr for node in ast.walk(value) if isinstance(node, ast.Attribute)]
+            if any(name.strip("_").startswith(RECORDS) for name in names):
+                self.found.append(line)
+
+
+def looks(source: str) -> list[int]:
+    """The lines of a source that look into a record."""
+    visitor = _Looks()
+    visitor.visit(ast.parse(source))
+    return visitor.found
+
+
+def test_nobody_looks_into_a_record_by_its_keys() -> None:
+    assert looks('sum(receipt["rows"] for receipt in group)') == [1]
+    assert looks('self._manifest.trees["counts"].get("value")') == [1, 1]
+    assert looks('def from_json(manifest):\n    return manifest["epoch"]') == []
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for directory in ("src/godwit", "lab")
+        for path in sorted((ROOT / directory).rglob("*.py"))
+        if "log" not in path.relative_to(ROOT).parts
+        for line in looks(path.read_text())
+    ]
+    assert found == []
