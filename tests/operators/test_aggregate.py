@@ -3,8 +3,8 @@
 import math
 import pickle
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -16,70 +16,8 @@ import godwit.operators as ops
 from godwit.errors import ConfigError, OperatorError
 from godwit.operators import Aggregate, AggregateOperator
 from godwit.operators.base import Operator
+from tests.support.aggregate_oracle import KINDS, NUMBERS, model, order
 from tests.support.tables import STORES, DictTable, Hasher, Row, RunTable, Table, Worker
-
-LONG = 1 << 63
-
-KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
-    "tinyint": (pa.int8(), st.integers(-128, 127)),
-    "int": (pa.int32(), st.integers(-(1 << 31), (1 << 31) - 1)),
-    "bigint": (pa.int64(), st.integers(-LONG, LONG - 1)),
-    "double": (pa.float64(), st.integers(-100, 100).map(lambda n: n / 4)),
-    "float": (pa.float32(), st.integers(-100, 100).map(lambda n: n / 4)),
-    "decimal": (pa.decimal128(7, 2), st.decimals(-99999, 99999, places=2)),
-    "wide decimal": (pa.decimal128(30, 5), st.decimals(-(10**24), 10**24, places=5)),
-    "string": (pa.string(), st.text("aé\U0001f600", max_size=3)),
-    "binary": (pa.binary(), st.binary(max_size=3)),
-    "boolean": (pa.bool_(), st.booleans()),
-    "date": (pa.date32(), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
-    "timestamp": (
-        pa.timestamp("us", tz="UTC"),
-        st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
-    ),
-    "timestamp_ntz": (
-        pa.timestamp("us"),
-        st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)),
-    ),
-}
-NUMBERS = ("tinyint", "int", "bigint", "double", "float", "decimal", "wide decimal")
-
-
-def model(function: Aggregate, kind: pa.DataType, values: Sequence[Any]) -> Any:
-    """The function over all values of a key, in their order."""
-    present = [value for value in values if value is not None]
-    match type(function).__name__.lower():
-        case "count":
-            return len(present)
-        case "first":
-            return values[0]
-        case "last":
-            return values[-1]
-        case "min":
-            return min(present, default=None, key=_order)
-        case "max":
-            return max(present, default=None, key=_order)
-        case "sum":
-            return _total(present, kind) if present else None
-        case "avg":
-            return _mean(present, kind) if present else None
-
-
-def _order(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _total(values: Sequence[Any], kind: pa.DataType) -> Any:
-    with localcontext(prec=100):
-        total = sum(values)
-    return (total + LONG) % (2 * LONG) - LONG if pa.types.is_integer(kind) else total
-
-
-def _mean(values: Sequence[Any], kind: pa.DataType) -> Any:
-    if not pa.types.is_decimal(kind):
-        return pytest.approx(sum(values) / len(values), rel=1e-15)
-    with localcontext(prec=100):
-        mean = sum(values) / Decimal(len(values))
-        return mean.quantize(Decimal(1).scaleb(-kind.scale - 4), ROUND_HALF_UP)
 
 
 def results(worker: Worker, epochs: Sequence[Sequence[Row]]) -> list[dict[Any, Row]]:
@@ -105,15 +43,11 @@ def test_matches_the_model(
 
     seen: dict[int | None, list[Any]] = {}
     for rows, found in zip(epochs, results(worker, epochs), strict=True):
-        for key, value in sorted(rows, key=lambda row: (row[1] is None, _order(row[1]))):
+        for key, value in sorted(rows, key=lambda row: (row[1] is None, order(row[1]))):
             seen.setdefault(key, []).append(value)
         assert found.keys() == {key for key, _ in rows}
         for key, result in found.items():
-            expected = [
-                len(seen[key]) if not f.columns else model(f, type_, seen[key])
-                for f in functions.values()
-            ]
-            assert list(result) == expected
+            assert list(result) == [model(f, type_, seen[key]) for f in functions.values()]
 
 
 def test_result_types_are_sparks() -> None:

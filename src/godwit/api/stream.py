@@ -37,6 +37,7 @@ from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go
 from godwit.spark.initial_state import Initial, load, tables_of
 from godwit.spark.logical_plan import sources, stateful_node
 from godwit.spark.pinning import Pinning
+from godwit.spark.prefold import check_partials
 from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
 from godwit.spark.sinks import Sink
@@ -106,6 +107,7 @@ class Stream:
             operator = AggregateOperator.of(
                 name, key, functions, to_arrow(self.schema), time=time, delay=delay
             )
+            check_partials(self.source.sparkSession, operator)
             return self.then(_expiring(operator, ttl))
         with defining(name):
             if ttl is not None:
@@ -115,9 +117,9 @@ class Stream:
             check_window_time(time, delay, to_arrow(self.schema))
         assigned = self.transform(Assign(time or "", window))
         schema = to_arrow(assigned.schema)
-        return assigned.then(
-            Windowed.define(name, key, functions, schema, window, time=time, delay=delay)
-        )
+        windowed = Windowed.define(name, key, functions, schema, window, time=time, delay=delay)
+        check_partials(self.source.sparkSession, windowed)
+        return assigned.then(windowed)
 
     def state_machine(
         self,
