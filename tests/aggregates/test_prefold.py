@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import godwit.operators as ops
 from godwit.operators import Aggregate, AggregateOperator
 from godwit.testing.prefold import folded
-from tests.support.column_values import KINDS
+from tests.support.aggregate_oracle import KINDS
 from tests.support.tables import Row, Worker
 
 FLOATS = st.sampled_from([0.0, -0.0, 1.5, -2.25, math.nan, math.inf, -math.inf])

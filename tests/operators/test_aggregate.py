@@ -4,7 +4,7 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -16,48 +16,8 @@ import godwit.operators as ops
 from godwit.errors import ConfigError, OperatorError
 from godwit.operators import Aggregate, AggregateOperator
 from godwit.operators.base import Operator
-from tests.support.column_values import KINDS, LONG
+from tests.support.aggregate_oracle import KINDS, NUMBERS, model, order
 from tests.support.tables import STORES, DictTable, Hasher, Row, RunTable, Table, Worker
-
-NUMBERS = ("tinyint", "int", "bigint", "double", "float", "decimal", "wide decimal")
-
-
-def model(function: Aggregate, kind: pa.DataType, values: Sequence[Any]) -> Any:
-    """The function over all values of a key, in their order."""
-    present = [value for value in values if value is not None]
-    match type(function).__name__.lower():
-        case "count":
-            return len(present)
-        case "first":
-            return values[0]
-        case "last":
-            return values[-1]
-        case "min":
-            return min(present, default=None, key=_order)
-        case "max":
-            return max(present, default=None, key=_order)
-        case "sum":
-            return _total(present, kind) if present else None
-        case "avg":
-            return _mean(present, kind) if present else None
-
-
-def _order(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _total(values: Sequence[Any], kind: pa.DataType) -> Any:
-    with localcontext(prec=100):
-        total = sum(values)
-    return (total + LONG) % (2 * LONG) - LONG if pa.types.is_integer(kind) else total
-
-
-def _mean(values: Sequence[Any], kind: pa.DataType) -> Any:
-    if not pa.types.is_decimal(kind):
-        return pytest.approx(sum(values) / len(values), rel=1e-15)
-    with localcontext(prec=100):
-        mean = sum(values) / Decimal(len(values))
-        return mean.quantize(Decimal(1).scaleb(-kind.scale - 4), ROUND_HALF_UP)
 
 
 def results(worker: Worker, epochs: Sequence[Sequence[Row]]) -> list[dict[Any, Row]]:
@@ -83,15 +43,11 @@ def test_matches_the_model(
 
     seen: dict[int | None, list[Any]] = {}
     for rows, found in zip(epochs, results(worker, epochs), strict=True):
-        for key, value in sorted(rows, key=lambda row: (row[1] is None, _order(row[1]))):
+        for key, value in sorted(rows, key=lambda row: (row[1] is None, order(row[1]))):
             seen.setdefault(key, []).append(value)
         assert found.keys() == {key for key, _ in rows}
         for key, result in found.items():
-            expected = [
-                len(seen[key]) if not f.columns else model(f, type_, seen[key])
-                for f in functions.values()
-            ]
-            assert list(result) == expected
+            assert list(result) == [model(f, type_, seen[key]) for f in functions.values()]
 
 
 def test_result_types_are_sparks() -> None:

@@ -40,11 +40,13 @@ class GroupedRecords:
 
     Group g is the records from `starts[g]` on, `sizes[g]` of them. No group is empty.
 
+    >>> from godwit.model.hashing import hash_rows
     >>> from godwit.state.keys import distinct
-    >>> records = pa.table({"word": ["a", "b", "a"], "n": [1, 2, 3]})
-    >>> groups = distinct(np.array([7, 9, 7], np.uint64), records.select(["word"]), ordered=False)
-    >>> GroupedRecords(records, groups).column("n").to_pylist()
-    [1, 3, 2]
+    >>> table = pa.table({"k": ["a", "b", "a"], "x": [1, 2, 3]})
+    >>> groups = distinct(hash_rows(table.select(["k"])), table.select(["k"]), ordered=False)
+    >>> records = GroupedRecords(table, groups)
+    >>> sorted(records.aggregate(records.column("x"), "sum").to_pylist())
+    [2, 4]
     """
 
     def __init__(self, records: pa.Table, groups: Groups, time: str | None = None) -> None:
@@ -86,7 +88,7 @@ def grouped(groups: Rows, values: pa.Array, function: str) -> pa.Array:
     return flat(found.column(f"value_{function}"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Aggregate(ABC):
     """What to compute from the records of each key: `gw.count()`, or one of your own.
 
@@ -98,9 +100,25 @@ class Aggregate(ABC):
     Define `columns`, `state`, `output` and `fold`; the rest is optional. With `partial` and `merge`
     Spark folds records before they travel. With `spark_buffer` a query goes on from Spark's state.
 
-    >>> import godwit as gw
-    >>> isinstance(gw.count(), Aggregate), str(gw.sum("price"))
-    (True, 'sum(price)')
+    >>> @dataclass(frozen=True)
+    ... class Nulls(Aggregate):
+    ...     column: str
+    ...
+    ...     @property
+    ...     def columns(self):
+    ...         return (self.column,)
+    ...
+    ...     def state(self, input):
+    ...         return {"": pa.int64()}
+    ...
+    ...     def output(self, input):
+    ...         return pa.int64()
+    ...
+    ...     def fold(self, records, state):
+    ...         nulls = records.column(self.column).is_null().cast(pa.int64())
+    ...         return [pc.add(state[0].fill_null(0), records.aggregate(nulls, "sum"))]
+    >>> str(Nulls("price"))
+    'nulls(price)'
     """
 
     spark_buffer: ClassVar[Mapping[str, str | None] | None] = None

@@ -46,6 +46,8 @@ class BoundAggregate:
         >>> mean.output, mean.partials
         (DataType(double), {'mean_sum': 'sum(`n`)', 'mean_count': 'count(`n`)'})
         """
+        if "__dataclass_fields__" not in vars(type(aggregate)):  # or it would hide its arguments
+            raise ConfigError("put @dataclass(frozen=True) above its class: fields are arguments")
         state, ordered = aggregate.state(input), aggregate.ordered(input)
         partial = None if ordered else aggregate.partial(input)
         if partial is not None:

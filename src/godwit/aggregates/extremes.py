@@ -21,7 +21,7 @@ from godwit.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme(OfColumn):
+class _Extreme(OfColumn):
     """One end of the order of values; nulls have no place in it, and NaN is the largest number."""
 
     end: ClassVar[Literal["min", "max"]]
@@ -67,7 +67,7 @@ class Extreme(OfColumn):
 
 
 @dataclass(frozen=True, slots=True)
-class Min(Extreme):
+class Min(_Extreme):
     """The smallest value."""
 
     end: ClassVar[Literal["min", "max"]] = "min"
@@ -75,7 +75,7 @@ class Min(Extreme):
 
 
 @dataclass(frozen=True, slots=True)
-class Max(Extreme):
+class Max(_Extreme):
     """The largest value."""
 
     end: ClassVar[Literal["min", "max"]] = "max"

@@ -2,10 +2,12 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, TimestampNTZType
 
+from godwit.errors import ConfigError
 from godwit.operators.base import Operator, Prefold
 from godwit.operators.definition import RECORDS
 from godwit.spark.logical_plan import may_shuffle
@@ -27,17 +29,31 @@ def can_fold(rows: DataFrame, operator: Operator) -> bool:
     return not (times or collated or may_shuffle(rows))
 
 
+def check_partials(spark: SparkSession, operator: Operator) -> None:
+    """Refuse expressions that Spark cannot compute: now, not when keys begin to repeat."""
+    if operator.prefold is None:
+        return
+    rows = spark.createDataFrame([], to_spark(operator.input))
+    try:
+        fold(rows, operator, operator.prefold, None)
+    except PySparkException as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"operator '{operator.name}': Spark does not take a partial of its aggregates: {reason}"
+        ) from None
+
+
 def fold(rows: DataFrame, operator: Operator, prefold: Prefold, passed: int | None) -> DataFrame:
     """The folded rows of records; `passed` is the watermark that tells which of them are late."""
     schema = to_spark(prefold.operator.input)
     groups = [column(name) for name in operator.key.names]
-    results = {name: sf.expr(text) for name, text in prefold.partials.items()}
-    results[RECORDS] = sf.count(sf.lit(1))
+    results = {RECORDS: sf.count(sf.lit(1))}
     if operator.delay is not None and operator.time is not None:
         groups.append(_is_late(operator, passed).alias(_LATE))
         if operator.time not in operator.key.names:
             results[operator.time] = sf.max(column(operator.time))
     with settings(rows.sparkSession, _WRAPPING):
+        results |= {name: sf.expr(text) for name, text in prefold.partials.items()}
         folded = rows.groupBy(*groups).agg(*(one.alias(name) for name, one in results.items()))
         return folded.select(*(column(f.name).cast(f.dataType).alias(f.name) for f in schema))
 

@@ -24,6 +24,7 @@ from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go
 from godwit.spark.initial_state import Initial, load, tables_of
 from godwit.spark.logical_plan import sources
 from godwit.spark.pinning import Pinning
+from godwit.spark.prefold import check_partials
 from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
 from godwit.spark.sinks import Sink
@@ -66,6 +67,8 @@ def start(
     spark = source.sparkSession
     store = open_store(checkpoint, to_write=True)
     operators = [step for step in steps if isinstance(step, Operator)]
+    for operator in operators:
+        check_partials(spark, operator)
     given = tables_of(initial or {}, operators)
     interval = 0 if trigger is None or isinstance(trigger, AvailableNow) else micros(trigger)
     copies = check(spark.sparkContext, options.replicas)
