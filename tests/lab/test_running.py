@@ -229,7 +229,8 @@ def test_the_command_leaves_a_report(
     assert main([*command, str(tmp_path), "--migrate", move]) == 0
     said = capsys.readouterr()
     assert "all       6,001" in said.out
-    assert "ids, 2,048 bins, all-at-once: done" in said.out
+    assert "The move of ids (2,048 bins, " in said.out
+    assert "by all-at-once is done and took" in said.out
     assert {str(path) for path in tmp_path.iterdir()} < set(said.err.splitlines())
     numbers = json.loads((tmp_path / "key-count.json").read_text())
     report = numbers["reports"]["key-count"]
@@ -257,7 +258,7 @@ def test_an_interrupted_run_leaves_what_was_seen_until_then(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ctrl-C comes with the second epoch, while a move that nobody waits for is open."""
+    """Ctrl-C comes with the third epoch."""
 
     def interrupt(line: str) -> None:
         if "epoch 2," in line:
