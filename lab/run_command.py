@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         from lab.tools.session import scratch
         from lab.workloads.catalog import WORKLOADS, workload
         from lab.workloads.plan import ScheduledMove, WorkloadRun
+        from lab.workloads.runner import INTERRUPTED
         from lab.workloads.runner import run as play
     if arguments.cores != "*" and not (arguments.cores.isdecimal() and int(arguments.cores)):
         raise ConfigError(f"--cores is a number from 1 on, or '*', not '{arguments.cores}'")
@@ -87,8 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with session(f"local[{arguments.cores}]") as spark, scratch() as directory:
             play(spark, wanted, directory, note, report)
+    except KeyboardInterrupt:
+        report.ending = INTERRUPTED  # perhaps before the query had begun
+        raise
     finally:  # whatever happened, what was seen until then is told
-        tell(wanted, report, arguments.report)
+        if report.epochs or report.ending:
+            tell(wanted, report, arguments.report)
     return 0
 
 

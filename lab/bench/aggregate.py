@@ -56,7 +56,7 @@ def run(bench: Bench) -> None:
             "warm_up_epochs": WARM_UP,
             "epochs": {"godwit": list(EPOCHS.values()), "spark": PEER_EPOCHS},
             "godwit_rows_per_epoch": sizes,
-            "spark_grid": {"store": list(STORES), "rows_per_epoch": grid},
+            "spark_grid": {"provider": list(STORES), "rows_per_epoch": grid},
         },
     )
     cases = [Case(count, new) for count in keys for new in (False, True)]

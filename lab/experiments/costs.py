@@ -167,7 +167,7 @@ def discount(lab: Lab) -> Findings:
     drawn = month.drawn(lab.pick(2000, 30))
     rows: dict[float, Mapping[str, float]] = {}
     for gamma in lab.pick((0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95), (0.0, 0.8)):
-        costs = month.projected(TAU, gamma, most=20_000)
+        costs = month.projected(TAU, gamma, most=lab.pick(20_000, 500))
         rows[gamma] = {
             "the month's migrations": month.moved(month.markov(TAU, costs)),
             "drawn from the chain": drawn.moved(drawn.markov(TAU, costs)),

@@ -21,6 +21,7 @@ h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
 table { border-collapse: collapse; margin: 1em 0 }
 th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #ddd }
 th:first-child, td:first-child { text-align: left }
+td:not(:first-child) { white-space: nowrap }
 svg { width: 100%; height: auto }
 footer { color: #666; font-size: .85em; margin-top: 3em }
 """

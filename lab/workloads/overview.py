@@ -55,11 +55,15 @@ def surroundings(
     if measured := {label: report for label, report in reports.items() if report.memory}:
         yield Section("Memory of all processes", figure=pictures.memories(measured, group))
     names = list(dict.fromkeys(name for report in reports.values() for name in report.about))
+    about = {
+        label: {**report.about, "rate": report.rate.in_words()} for label, report in reports.items()
+    }
     rows = [
-        [label, *(_told(report.about.get(name)) for name in names), f"{report.warm_up:g} s"]
+        [label, *(_told(about[label].get(name)) for name in names), f"{report.warm_up:g} s"]
         for label, report in reports.items()
     ]
-    yield Section("Configuration", table=ResultTable(["", *names, "warm-up"], rows))
+    header = ["", *(name.replace("_", " ") for name in names), "warm-up"]
+    yield Section("Configuration", table=ResultTable(header, rows))
 
 
 def disturbance_table(reports: Mapping[str, RunReport]) -> ResultTable:

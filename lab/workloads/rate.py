@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from godwit.errors import ConfigError
 from godwit.model.time import micros
+from lab.tools import units
 
 Numbers = npt.NDArray[np.int64]
 
@@ -53,6 +54,16 @@ class Rate:
     def __str__(self) -> str:
         stretches = [f"{n * SECOND / length:.17g} for {length} us" for n, length in self.stretches]
         return ", ".join(stretches)
+
+    def in_words(self) -> str:
+        """
+        >>> Rate.parse("5k").in_words(), Rate.parse("1k for 1 min, 80k for 500 ms").in_words()
+        ('5 k events/s', '1 k events/s for 60.0 s, 80 k events/s for 500 ms')
+        """
+        told = [(units.rate(n * SECOND / length), length) for n, length in self.stretches]
+        if len(told) == 1:
+            return told[0][0]
+        return ", ".join(f"{rate} for {units.seconds(length / SECOND)}" for rate, length in told)
 
     def times(self, numbers: Numbers) -> Numbers:
         """When these events take place."""

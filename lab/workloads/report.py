@@ -124,7 +124,9 @@ class RunReport:
     usage: Usage | None = None
     closing: bool = False
     ending: str = ""
-    _line: tuple[object, LatencyTimeline] | None = field(default=None, repr=False, compare=False)
+    _line: tuple[object, LatencyTimeline] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any], *, closing: bool) -> Self:

@@ -32,6 +32,8 @@ from lab.workloads.report import ObservedMigration, RunReport, Usage
 
 PATIENCE: Final = 120.0  # seconds after the last event that migrations may take to end
 
+INTERRUPTED: Final = "it was interrupted"
+
 
 def run(
     spark: SparkSession,
@@ -58,12 +60,16 @@ def run(
             else:
                 run_on_spark(start_on_spark(wanted, recorder, directory, made), recorder)
         except BaseException as error:
-            is_stopped = isinstance(error, KeyboardInterrupt)
-            report.ending = "it was interrupted" if is_stopped else f"it failed: {error}"
+            is_interrupted = isinstance(error, KeyboardInterrupt)
+            report.ending = INTERRUPTED if is_interrupted else f"it failed: {_first_line(error)}"
             raise
         finally:
             report.memory = [(at - recorder.began, mib) for at, mib in memory if recorder.began]
     return report
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 class Runner:

@@ -22,7 +22,7 @@ from lab.experiments.costs import Month
 from lab.experiments.laboratory import Lab
 from lab.experiments.moves import quarters
 from lab.experiments.peers import contenders
-from lab.experiments.redrawing import RecordedLab, redraw
+from lab.experiments.redrawing import RecordedLab
 from lab.tools.page import Findings, Page, Section
 from lab.tools.tables import ResultTable
 from lab.tools.units import seconds
@@ -130,7 +130,8 @@ def test_a_page_that_is_drawn_anew_remains_as_it_was(
     findings = one.run(Imagined(True, lambda line: None))
     check_page(tmp_path, "varying", findings)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert {*redraw(tmp_path, "varying")} == before.keys()
+    assert main(["experiment", "varying", "--redraw", "--output", str(tmp_path)]) == 0
+    assert {*map(Path, capsys.readouterr().err.splitlines())} == before.keys()
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -1,13 +1,18 @@
 """A workload runs live, moves on the way, and its latencies are those of an open loop."""
 
+import html
 import json
+from _thread import interrupt_main
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from queue import Queue
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from godwit.errors import ConfigError
@@ -16,16 +21,19 @@ from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.model.routing import Routing
 from lab.__main__ import main
+from lab.run_command import tell
+from lab.tools.plots import ticks
+from lab.tools.units import seconds
 from lab.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
 from lab.workloads.counts import WORDS_A_LINE, look_ups
 from lab.workloads.known_counts import hash_counts
-from lab.workloads.overview import disturbance_table
+from lab.workloads.overview import disturbance_table, latency_table, overview, sentences
 from lab.workloads.plan import Departure, ScheduledMove
 from lab.workloads.rate import SECOND, Rate
 from lab.workloads.recorder import Recorder
 from lab.workloads.report import DeliveredEpoch, ObservedMigration, RunReport
 from lab.workloads.runner import Runner, run
-from tests.support.imagined_runs import run_of
+from tests.support.imagined_runs import imagined, run_of
 
 
 def test_latency_is_counted_from_the_intended_time() -> None:
@@ -221,7 +229,8 @@ def test_the_command_leaves_a_report(
     assert main([*command, str(tmp_path), "--migrate", move]) == 0
     said = capsys.readouterr()
     assert "all       6,001" in said.out
-    assert "ids, 2,048 bins, all-at-once: done" in said.out
+    assert "The move of ids (2,048 bins, " in said.out
+    assert "by all-at-once is done and took" in said.out
     assert {str(path) for path in tmp_path.iterdir()} < set(said.err.splitlines())
     numbers = json.loads((tmp_path / "key-count.json").read_text())
     report = numbers["reports"]["key-count"]
@@ -239,6 +248,110 @@ def test_the_command_leaves_a_report(
         assert told in page
     assert "src=" not in page  # it needs nothing but itself
     assert len(list(tmp_path.glob("key-count-*.png"))) == page.count("<svg")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_an_interrupted_run_leaves_what_was_seen_until_then(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C comes with the third epoch."""
+
+    def interrupt(line: str) -> None:
+        if "epoch 2," in line:
+            interrupt_main()
+
+    monkeypatch.setattr("godwit.spark.session.session", lambda master: nullcontext(spark))
+    monkeypatch.setattr("lab.run_command.note", interrupt)
+    command = ["run", "key-count", "--rate", "1k", "--for", "600s", "--warm-up", "0s"]
+    assert main([*command, "--report", str(tmp_path)]) == 130
+    report = json.loads((tmp_path / "key-count.json").read_text())["reports"]["key-count"]
+    assert report["ending"] == "it was interrupted"
+    assert 0 < report["epochs"][-1]["last"] < 600_000
+    assert "The run ended early: it was interrupted." in (tmp_path / "key-count.html").read_text()
+    assert f"{report['epochs'][-1]['last']:,} events were delivered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(RunReport(Rate.parse("1k"), 0.0, ending="it was interrupted"), id="nothing"),
+        pytest.param(
+            RunReport(Rate.parse("1k"), 5.0, epochs=[DeliveredEpoch(0, 0, 1000, 1.5)]),
+            id="nothing after the warm-up",
+        ),
+        pytest.param(
+            RunReport(
+                Rate.parse("1k"),
+                0.0,
+                epochs=[DeliveredEpoch(0, 0, 1000, 1.5, {"ids": 1})],
+                migrations=[ObservedMigration("ids", "paced", 3, 0.5, 0.5)],
+            ),
+            id="nothing steady, and a migration without an end",
+        ),
+    ],
+)
+def test_whatever_was_seen_is_on_the_page(
+    seen: RunReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(run_of(), seen, tmp_path)
+    page = (tmp_path / "key-count.html").read_text()
+    assert html.escape(sentences(seen)) in page
+    assert sentences(seen) in capsys.readouterr().out
+    reports = json.loads((tmp_path / "key-count.json").read_text())["reports"]
+    assert RunReport.of_json(reports["key-count"], closing=False) == seen
+
+
+def test_a_sentence_says_what_was_seen() -> None:
+    report = imagined(run_of(moves=(ScheduledMove(5.0, 4),)))
+    found = report.summary()["all"]
+    told = sentences(report)
+    assert (
+        f"{report.epochs[-1].last:,} events were delivered in {len(report.epochs)} epochs" in told
+    )
+    assert f"Of {found['events']:,} measured ones, half were visible within" in told
+    assert f"the slowest took {seconds(found['max'])}, from" in told
+    assert "while state moved" in told
+    assert "The move of ids (16 bins, 25% of its state) by paced is done and took 2.00 s." in told
+    unmeasured = replace(report, warm_up=60.0)
+    assert "No epoch began after the warm-up" in sentences(unmeasured)
+    report.migrations = [replace(report.migrations[0], ended=None, outcome="open")]
+    assert "by paced, asked for at 5.0 s, is open." in sentences(report)
+
+
+def test_a_page_of_one_migration_has_no_picture_of_one_dot_and_one_maximum() -> None:
+    one, three = (
+        imagined(run_of(seconds=30.0, moves=tuple(ScheduledMove(at, 4) for at in moments)))
+        for moments in ([5.0], [5.0, 12.0, 19.0])
+    )
+    titles = [[section.title for section in overview({"run": some})] for some in (one, three)]
+    assert "Slowest event against duration" not in titles[0]
+    assert "Slowest event against duration" in titles[1]
+    assert latency_table({"run": one}).header == ["", "events", "number", "p50", "p99", "p99.9"]
+
+
+@given(st.floats(1e-4, 1e6), st.floats(1.001, 1e6), st.floats(2.0, 30.0))
+def test_numbers_of_an_axis_never_overlap(first: float, ratio: float, most: float) -> None:
+    shown = ticks(first, first * ratio, most)
+    assert shown
+    assert all(0.9 * first <= number <= 1.1 * first * ratio for number in shown)
+    distances = np.diff(np.log(shown)) / np.log(ratio)
+    assert (distances >= 1 / (most + 1)).all()
+
+
+def test_a_run_is_never_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither before its first epoch nor after its last."""
+    monkeypatch.setattr("lab.workloads.recorder.SILENCE", 0.01)
+    said: Queue[str] = Queue()
+    recorder = Recorder(run_of().report(), 1000, tmp_path, said.put)
+    with recorder.never_silent():
+        assert "waiting for the first epoch" in said.get(timeout=60)
+        recorder.wait_for(lambda: "3 open migrations")
+        while "waiting for 3 open migrations" not in said.get(timeout=60):
+            pass
 
 
 @pytest.mark.parametrize(

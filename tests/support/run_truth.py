@@ -89,9 +89,12 @@ def _moments(rate: str, events: int) -> npt.NDArray[np.int64]:
     begin, count = 0, 0
     while count < events:
         for number, length in _stretches(rate):
-            parts.append(begin + np.arange(number, dtype=np.int64) * length // number)
+            wanted = np.arange(min(number, events - count), dtype=np.int64)
+            parts.append(begin + wanted * length // number)
             begin, count = begin + length, count + number
-    return np.concatenate(parts)[:events]
+            if count >= events:
+                break
+    return np.concatenate(parts)
 
 
 def _stretches(rate: str) -> list[tuple[int, int]]:
