@@ -1,10 +1,12 @@
 """The driver is composed of parts with one subject each, and no handle of a user shows it."""
 
 import dataclasses
+import threading
 from pathlib import Path
 
 import pytest
 
+from godwit import faults
 from godwit.api import handles
 from godwit.api.query import Query
 from godwit.driver.demand import Demand
@@ -16,9 +18,9 @@ from godwit.driver.published import Published
 from godwit.driver.recent import RecentEpochs
 from godwit.driver.requests import Requests
 from godwit.driver.timelines import Timelines
-from godwit.migration.strategies import fluid
+from godwit.migration.strategies import all_at_once, fluid
 from godwit.model.routing import Routing, Update
-from tests.support.simulated import drive
+from tests.support.simulated import begin, drive
 
 PARTS = (
     Demand,
@@ -70,3 +72,30 @@ def test_handles_print_what_was_asked_for_alone(tmp_path: Path) -> None:
     texts.append(repr(handles.Migration(driver, migration)))
     texts.append(repr(handles.Handover(driver, 7)))
     assert not [text for text in texts if "Driver" in text or "driver" in text]
+
+
+def test_who_asks_while_an_epoch_is_decided_sees_all_parts_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intent is about to be written: until it is, nobody is told of what it decides."""
+    driver = drive(tmp_path, workers=2, bins=4)
+    target = Routing.even(4, 3)
+    driver.requests.migrate("counts", target, strategy=all_at_once())
+    asking, told = threading.Event(), []
+
+    def ask() -> None:
+        asking.set()
+        timeline = driver.timelines["counts"]
+        told.append((timeline.routing, timeline.begun, driver.demand.wants_epoch))
+
+    asker = threading.Thread(target=ask, daemon=True)
+
+    def reach(point: str, side: faults.Side, epoch: int) -> None:
+        if (point, side) == ("intent", "before"):
+            asker.start()
+            assert asking.wait(60)
+
+    monkeypatch.setattr(faults, "handler", reach)
+    begin(driver, 0)
+    asker.join(60)
+    assert told == [(target, 0, False)]
