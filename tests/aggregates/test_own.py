@@ -71,7 +71,7 @@ def operator(function: Aggregate) -> AggregateOperator:
 
 
 def test_it_is_described_by_its_name_and_arguments() -> None:
-    described = operator(Rows()).describe()["functions"]
+    described = operator(Rows()).describe().functions
     assert described == {"n": "count()", "f": "rows(0.5)"}
     assert str(TopThree("n")) == "topthree(n)"
     assert str(variance("n")) == "variance(n)"
@@ -152,7 +152,7 @@ def test_checkpoints_describe_ours_as_they_always_did(
         "f": gw.first("s"),
         "l": gw.last("d"),
     }
-    described = AggregateOperator.of("a", "k", named, schema, time=time).describe()
+    described = AggregateOperator.of("a", "k", named, schema, time=time).describe().to_json()
     assert list(described) == ["kind", "key", "output", "tables", "functions"]
     assert described["output"] == (
         "`k` string, `c` bigint, `p` bigint, `sn` bigint, `sx` double, `sd` decimal(17,2), "

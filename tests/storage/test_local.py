@@ -174,6 +174,18 @@ def test_a_durable_write_syncs_the_file_and_then_its_directory(
     assert synced == []
 
 
+def test_a_create_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        LocalStore(tmp_path).create("one", b"1")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_deleted_directory_is_not_made_again_by_writers(tmp_path: Path) -> None:
     """A keeper outlives its query, and users delete checkpoints."""
     store = LocalStore(tmp_path / "checkpoint" / "godwit")

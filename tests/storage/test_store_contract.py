@@ -217,7 +217,6 @@ def test_what_is_not_there_is_not_found(store: Store) -> None:
         lambda: store.read_range("missing", 0, 1),
         lambda: list(store.chunks("missing")),
         lambda: store.map("missing"),
-        lambda: store.modified("missing"),
         lambda: store.move("missing", "other"),
     ]
     for read in reads:
@@ -294,4 +293,4 @@ def test_a_pickled_store_is_the_same_store(store: Store) -> None:
     assert other == store
     assert hash(other) == hash(store)
     assert other.read("1") == b"1"
-    assert store.modified("1") == other.modified("1") > 0
+    assert store.modified("1") == other.modified("1")

@@ -10,7 +10,7 @@ from godwit.driver.placements import Placements
 from godwit.errors import ConfigError, DamagedFileError, RefusedError
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
-from godwit.log.layout import request_name, undone_name
+from godwit.log.layout import HOME, request_name
 from godwit.migration.migration import (
     EndedMigration,
     MigrationState,
@@ -228,7 +228,7 @@ class Timelines:
     def _put_aside(self, request: ScheduleRequest) -> None:
         self._dropped.add(request.id)
         name = request_name(request.id)
-        self._journal.move(name, undone_name(self._journal.generation, name))
+        self._journal.put_aside(f"{HOME}/{name}")
 
 
 def _origin(request: ScheduleRequest) -> str:

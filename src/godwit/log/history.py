@@ -112,7 +112,8 @@ class History:
         for epoch in self.epochs()[-PACED:]:
             with suppress(FileNotFoundError):
                 times.append(self.files.modified(manifest_name(epoch)))
-        return median(b - a for a, b in pairwise(times)) if len(times) > 1 else None
+        told = [time for time in times if time is not None]
+        return median(b - a for a, b in pairwise(told)) if len(told) > 1 else None
 
     def last(self) -> Manifest | None:
         """The newest manifest."""

@@ -27,6 +27,7 @@ from godwit.log.layout import (
     intent_name,
     manifest_name,
     request_name,
+    undone_name,
 )
 from godwit.log.manifest import Manifest
 from godwit.log.records import encode
@@ -107,6 +108,11 @@ class Journal(History):
         """Delete a file below `godwit/`; one that is gone already is no error."""
         with self._fenced_off():
             self._fenced.delete(name)
+
+    def put_aside(self, name: str) -> None:
+        """Move a file of the checkpoint to where what was undone is."""
+        undone = undone_name(self.generation, name.removeprefix(f"{HOME}/"))
+        self.move(name, f"{HOME}/{undone}")
 
     def move(self, name: str, target: str) -> None:
         """Move a file of the checkpoint to another name."""

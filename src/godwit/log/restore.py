@@ -6,7 +6,7 @@ from godwit.errors import CheckpointError
 from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.journal import Journal
-from godwit.log.layout import HOME, SPARK, intent_name, manifest_name, request_name, undone_name
+from godwit.log.layout import HOME, SPARK, intent_name, manifest_name, request_name
 from godwit.log.manifest import Manifest
 from godwit.storage.location import Location, open_store
 
@@ -24,8 +24,7 @@ def restore(checkpoint: Location, epoch: int, *, durable: bool = True) -> Manife
     journal = Journal.open(store)
     manifest = _check(journal, epoch)
     for name in _later(journal, epoch):
-        undone = undone_name(journal.generation, name.removeprefix(f"{HOME}/"))
-        journal.move(name, f"{HOME}/{undone}")
+        journal.put_aside(name)
     return manifest
 
 

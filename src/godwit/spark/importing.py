@@ -168,7 +168,8 @@ def spark_checkpoint(spark: SparkSession, path: str | PathLike[str]) -> SparkChe
 
 def check_new(history: History) -> None:
     """Refuse a checkpoint that has a log of its own: it cannot go on from another one's."""
-    if history.intents() or history.checkpoint.list_files(SPARK):
+    log = history.checkpoint.within(SPARK)  # whose directories Spark makes before any file
+    if history.intents() or log.list_files("") or log.exists(spark_log.OFFSETS):
         raise CheckpointError(
             str(history.checkpoint),
             "it is not new, so nothing can be imported; name another directory",

@@ -78,9 +78,6 @@ class LocalStore(Store):
     def exists(self, name: str) -> bool:
         return (self.root / name).exists()
 
-    def modified(self, name: str) -> float:
-        return (self.root / name).stat().st_mtime
-
     def list_files(self, directory: str) -> list[str]:
         return sorted(_walk(self.root / directory, directory, _is_listed))
 
@@ -137,6 +134,9 @@ class LocalStore(Store):
 
     def drafts(self, directory: str) -> list[str]:
         return sorted(_walk(self.root / directory, directory, _is_draft))
+
+    def modified(self, name: str) -> float:
+        return (self.root / name).stat().st_mtime
 
     def local_path(self, name: str = "") -> Path:
         return self.root / name

@@ -54,10 +54,6 @@ class Store(Protocol):
 
     def exists(self, name: str) -> bool: ...
 
-    def modified(self, name: str) -> float:
-        """When a file appeared, in seconds since 1970. Only to tell people: clocks differ."""
-        ...
-
     def list_files(self, directory: str) -> list[str]:
         """The names of all files below a directory, in order; none if there is no such directory.
 
@@ -115,6 +111,11 @@ class Store(Protocol):
     def drafts(self, directory: str) -> list[str]:
         """Names, for `delete`, of what writers below a directory are at or left when they died."""
         return []
+
+    def modified(self, name: str) -> float | None:
+        """When a file appeared, in seconds since 1970, if the store tells; clocks differ, so no
+        decision reads it."""
+        return None
 
     def local_path(self, name: str = "") -> Path | None:
         """Where a file is on this machine; only to link to it, or for programs that need a path."""
