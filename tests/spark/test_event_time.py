@@ -142,7 +142,7 @@ def test_a_busy_stream_needs_no_ticks(spark: SparkSession, tmp_path: Path) -> No
         )
         .to(gw.foreach_batch(sink))
     )
-    with patch.object(tick, "PATIENCE", 30.0):
+    with patch.object(tick, "IDLE_SECONDS", 30.0):
         query = job.start(tmp_path / "checkpoint")
         query.await_epoch(12)
         query.stop()
