@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo check test soak bench experiments lint java
+.PHONY: demo check test soak flakes bench experiments lint java
 .NOTPARALLEL:
 
 demo: java $(STAMP)
@@ -27,6 +27,10 @@ test: java lint
 # Searches and random stories, far longer than in the other tiers: for nights.
 soak: java $(STAMP)
 	GODWIT_HYPOTHESIS=thorough $(PYTEST) -m soak --timeout 14400
+
+# The tiers cluster and kill beside a load, ten times; goes on where it was stopped.
+flakes: java $(STAMP)
+	$(BIN)/python -m tests.tally flakes.jsonl
 
 bench: java $(STAMP)
 	$(BIN)/python -m lab bench

@@ -4,9 +4,12 @@ A history is inputs x migrations of the running query, at once or in steps, x re
 workers and bins, also in the middle of a migration, x deaths: of the driver's part of an epoch,
 wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
 two inputs, of sessions, or of an operator behind another.
-The in-memory runtime plays many more, and stranger ones, in `tests/runtime/test_histories.py`.
+The in-memory runtime plays many more, and stranger ones, in `tests/driver/test_histories.py`.
+Nine histories are always the same: one for each workload, with each strategy, and deaths before and
+after every point. `make soak` plays random ones.
 """
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +46,9 @@ from tests.support.window_workloads import CHAINED, SESSIONS
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED)
+STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
+SIDES: tuple[faults.Side, ...] = ("before", "after")
+RANDOM = min(100, settings().max_examples // 3)
 FEW_BINS = 8
 IN_TASKS = ("delta", "outputs")
 
@@ -83,12 +89,32 @@ def stories(draw: st.DrawFn, workloads: Sequence[Workload]) -> Story:
         workers=st.none() | st.integers(1, 3),
         bins=st.none() | st.sampled_from([4, 8, 1]),
         owners=st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
-        strategy=st.sampled_from(["paced", "all-at-once", "batched:3", "fluid", "matched"]),
-        kill=st.none()
-        | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(["before", "after"])),
+        strategy=st.sampled_from(STRATEGIES),
+        kill=st.none() | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(SIDES)),
         batches=st.lists(rows, min_size=1, max_size=2).map(tuple),
     )
     return Story(workload, tuple(draw(st.lists(episodes, min_size=1, max_size=2))))
+
+
+def story_of(number: int) -> Story:
+    """Two episodes of a workload, in each of which bins move and something dies."""
+    workload, chance = WORKLOADS[number], random.Random(number)
+    kills = [Kill(point, side) for point in faults.POINTS for side in SIDES]
+
+    def episode(place: int, workers: int | None, bins: int | None) -> Episode:
+        turn = number + place * len(WORKLOADS)
+        return Episode(
+            workers=workers,
+            bins=bins,
+            owners=tuple(chance.choices(range(4), k=5)),
+            strategy=STRATEGIES[turn % len(STRATEGIES)],
+            kill=kills[turn % len(kills)],
+            batches=tuple(tuple(chance.choices(workload.records, k=6)) for _ in range(place + 1)),
+        )
+
+    return Story(
+        workload, (episode(0, 2, None), episode(1, (None, 3)[number % 2], (4, None)[number % 2]))
+    )
 
 
 class DeathError(Exception):
@@ -117,6 +143,7 @@ class Play:
         self._checkpoint, self._output = home / "checkpoint", home / "output"
         self._armed = armed
         self._died = False
+        self._deaths = 0
         stream = gw.stream(self._feed.stream(spark))
         for operator in (*workload.before, workload.operator):
             stream = then(stream, operator)
@@ -166,9 +193,15 @@ class Play:
         def reach(point: str, side: faults.Side, at: int) -> None:
             if kill is not None and (point, side, at) == (kill.point, kill.side, epoch):
                 self._died = True
+                self._deaths += 1
                 raise DeathError
 
         return patch.object(faults, "handler", reach)
+
+    @property
+    def deaths(self) -> int:
+        """Of the driver's part of an epoch, and of processes of tasks."""
+        return self._deaths + len(list(self._armed.glob("*.taken")))
 
     def check(self) -> None:
         """Epochs without records are those that Spark ran for a migration or for event time."""
@@ -195,7 +228,30 @@ class Play:
         assert verify(self._checkpoint).findings == []
 
 
-@pytest.mark.parametrize(("workloads", "histories"), [(WORKLOADS, 20), ((CHAINED,), 5)])
+def play(spark: SparkSession, home: Path, armed: Path, story: Story) -> int:
+    """Let a history happen and check what came of it; returns how much died."""
+    for fault in armed.iterdir():
+        fault.unlink()
+    play = Play(spark, home, armed, story.workload)
+    for episode in story.episodes:
+        play.run(episode)
+    play.check()
+    return play.deaths
+
+
+@pytest.mark.parametrize(
+    "number", range(len(WORKLOADS)), ids=lambda number: repr(WORKLOADS[number])
+)
+def test_a_history(spark: SparkSession, armed: Path, tmp_path: Path, number: int) -> None:
+    story = story_of(number)
+    assert play(spark, tmp_path, armed, story) == len(story.episodes)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(settings().derandomize, reason="`make soak` plays random histories")
+@pytest.mark.parametrize(
+    ("workloads", "histories"), [(WORKLOADS, RANDOM), ((CHAINED,), RANDOM // 4)]
+)
 def test_histories(
     spark: SparkSession,
     armed: Path,
@@ -210,13 +266,6 @@ def test_histories(
     )
     @given(stories(workloads))
     def comes_out_right(story: Story) -> None:
-        home = tmp_path_factory.mktemp("history")
-        for fault in armed.iterdir():
-            fault.unlink()
-        play = Play(spark, home, armed, story.workload)
-        for episode in story.episodes:
-            play.run(episode)
-        play.check()
-        event(f"{len(list(armed.glob('*.taken')))} processes of tasks died")
+        event(f"{play(spark, tmp_path_factory.mktemp('history'), armed, story)} deaths")
 
     comes_out_right()

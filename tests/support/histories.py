@@ -322,8 +322,9 @@ class _Play:
     def end(self) -> None:
         """Start the query once more, so that it tidies up behind the dead, and check everything."""
         self._reaper.revive()
-        self._restart(Restart())
         self._come_to_an_end()
+        self._restart(Restart())
+        self._check_ends()
         last = len(self._batches) - 1
         assert self._sim.committed == last
         expected = list(self._expected())
@@ -341,7 +342,6 @@ class _Play:
     def _come_to_an_end(self) -> None:
         """Every migration that was accepted ends: by itself, or, if that would take too long, when
         another one goes its way at once."""
-        driver = self._sim.driver
         for _ in range(LONG):
             if self._are_moving():
                 self._feed(())
@@ -354,6 +354,9 @@ class _Play:
         if self._are_moving():
             self._feed(())
         assert self._are_moving() == []
+
+    def _check_ends(self) -> None:
+        driver = self._sim.driver
         for name in self._names:
             assert driver.timelines[name].migration is None
         for id in self._accepted:

@@ -31,7 +31,7 @@ MATRIX = [(point, side) for point in POINTS for side in SIDES]
 PUBLISHED = MATRIX[MATRIX.index(("manifest", "after")) :]  # points at which the epoch is published
 DELIVERED = MATRIX[MATRIX.index(("sink", "after")) :]
 COMMITTED = MATRIX[MATRIX.index(("commit", "after")) :]
-STRATEGIES = ("paced", "batched:256", "all-at-once", "fluid", "matched")
+STRATEGIES = ("batched:256", "all-at-once", "paced", "fluid", "matched")
 IN_WORKERS = [(point, side) for point in ("delta", "outputs") for side in SIDES]
 
 
