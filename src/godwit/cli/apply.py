@@ -1,16 +1,18 @@
 """`godwit apply CHECKPOINT`: start a migration of a running query."""
 
 import argparse
-import math
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from godwit.cli import watch
-from godwit.cli.command import add_command
-from godwit.cli.output import add_json
+from godwit.cli.command import add_command, seconds
+from godwit.cli.output import add_json, note
 from godwit.cli.plan import add_target, explain, has_target, planned, tell_idle
 from godwit.cli.requests import ask
+from godwit.cli.status import progress
 from godwit.errors import ConfigError
 from godwit.inspect.overview import Overview
 from godwit.inspect.targets import Measured
@@ -26,13 +28,14 @@ examples:
   godwit apply /data/checkpoints/counts --workers 4
   godwit apply /data/checkpoints/counts grow.json --strategy matched:1 --watch
   godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
-  godwit apply /data/checkpoints/counts --rebalance --tau 0.2
+  godwit apply /data/checkpoints/counts --rebalance --tau 0.2 --queue --watch
 
 strategies:
 {strategies}
 
 exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
-request waits for the query to run, or for 'godwit abort'. With --watch as 'godwit watch'
+request waits for the query to run, or for 'godwit abort'; or --queue waits for a query that is not
+running. With --watch as 'godwit watch'
 """
 
 
@@ -53,8 +56,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--on-timeout", choices=["finish", "rollback"], default="finish", help="default: finish"
     )
-    parser.add_argument(
+    meanwhile = parser.add_mutually_exclusive_group()
+    meanwhile.add_argument(
         "--supersede", action="store_true", help="end an open migration where it is"
+    )
+    meanwhile.add_argument(
+        "--queue", action="store_true", help="wait for the end of an open migration, then ask"
     )
     parser.add_argument("--watch", action="store_true", help="follow it to its end")
     parser.add_argument("--dry-run", action="store_true", help="explain it, and ask for nothing")
@@ -73,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")
     plan = None if arguments.plan is None else _read(arguments.plan)
     view = Overview.of(path).operator(plan.operator if plan else arguments.operator)
-    operator, now = view.name, time.time()
-    history = History(path)
+    operator, history = view.name, History(path)
     measured = Measured.of(history, operator, view.routing.bins)
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
     tell_idle(shown, view.routing)
@@ -83,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
 
     def request(decided: Intent) -> MigrateRequest:
-        routing = decided.routings[operator]
+        routing, now = decided.routings[operator], time.time()
         return MigrateRequest(
             0,
             operator,
@@ -96,21 +102,40 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.supersede,
         )
 
-    answer = ask(path, request, json=arguments.json)
+    while True:
+        if arguments.queue and (code := watch.follow(path, turn_of(operator), json=arguments.json)):
+            note("nothing was asked of the query: its open migration goes on at its next start")
+            return code
+        answer = ask(path, request, json=arguments.json)
+        if not (arguments.queue and answer.answer == "refused" and _was_late(path, answer.id)):
+            break
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
         return watch.follow(path, watch.migration_of(operator, answer.id), json=arguments.json)
     return answer.code
 
 
-def seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"it must be a number of seconds above 0, not '{text}'")
-    return seconds
+def turn_of(operator: str) -> Callable[[Overview], watch.Sight | str]:
+    """Looks at the migrations of an operator that come before one that is not asked for yet."""
+
+    def look(overview: Overview) -> watch.Sight | str:
+        for request in overview.waiting:
+            if watch.is_for(request, operator):
+                return watch.Sight(request, f"in line behind {request}", {"behind": request.id})
+        if (open := overview.operators[operator].migration) is None:
+            return watch.Sight(None, f"no migration of '{operator}' is open", {"behind": None}, 0)
+        notable = (open.id, open.arrived, open.outcome)
+        return watch.Sight(notable, f"in line behind {progress(open)}", {"behind": asdict(open)})
+
+    return look
+
+
+def _was_late(checkpoint: Path, id: int) -> bool:
+    """Did another migration get in first, which is open or has moved bins meanwhile?"""
+    asked = History(checkpoint).requests.request(id)
+    assert isinstance(asked, MigrateRequest)
+    view = Overview.of(checkpoint).operators[asked.operator]
+    return view.migration is not None or view.routing != asked.origin
 
 
 def _strategies() -> str:

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = Location.parse(arguments.checkpoint).path
     overview = Overview.of(path)
     operator = overview.operator(arguments.operator)
-    waiting = [one for one in overview.waiting if _is_for(one, operator.name)]
+    waiting = [one for one in overview.waiting if is_for(one, operator.name)]
     known = [*(one.id for one in operator.migrations), *(one.id for one in waiting)]
     if not known:
         raise ConfigError(f"operator '{operator.name}' has no migration")
@@ -106,10 +106,11 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
     def look(overview: Overview) -> Sight | str:
         view = overview.operators[operator]
         for request in overview.waiting:
-            if request.id == id and _is_for(request, operator):
+            if request.id == id and is_for(request, operator):
                 return Sight("waiting", str(request), {"waiting": asdict(request)})
-        if str(id) in overview.refused:
-            return f"request {id} was refused: {overview.refused[str(id)]}"
+        for refused in overview.refused:
+            if refused.id == id:
+                return f"request {id} was refused: {refused.reason}"
         migration = next((one for one in view.migrations if one.id == id), None)
         if migration is None:
             return f"migration {id} of operator '{operator}' is not known (any more)"
@@ -123,7 +124,7 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
     return look
 
 
-def _is_for(request: WaitingRequest, operator: str) -> bool:
+def is_for(request: WaitingRequest, operator: str) -> bool:
     """Is it for a migration of an operator?"""
     return (request.kind, request.operator) == ("migrate", operator)
 

@@ -97,6 +97,7 @@ class Driver(Control):
             _load_trees(named, last),
         )
         self._time = self._load_time()
+        self.last_epoch: int | None = None  # after which the query stops, if it was asked to
         self._placed_anew = False  # otherwise than the newest intent says
         self._ready: dict[str, Ready] = {}  # by operator, as of the newest epoch of this process
         self._seconds: dict[str, deque[float]] = {  # of the slowest worker in the last epochs
@@ -174,6 +175,8 @@ class Driver(Control):
             if epoch > self._begun:  # a replay was decided before
                 self._begun = epoch
                 self._timelines.decided(decision)
+                if self._timelines.stops and self.last_epoch is None:
+                    self.last_epoch = epoch
             return intent
 
     def place(self, intent: Intent, executors: Executors) -> None:
@@ -265,7 +268,8 @@ class Driver(Control):
     def wants_epoch(self) -> bool:
         """Does something wait for another epoch, with records or without?"""
         with self._changed:
-            moving = self._timelines.are_open or self._placements.are_open
+            stopping = self._timelines.stops and self.last_epoch is None
+            moving = self._timelines.are_open or self._placements.are_open or stopping
             return (moving and not self._unhurried) or self._time.is_due(self._trees)
 
     @property
@@ -289,6 +293,10 @@ class Driver(Control):
         if placement is None or not any(placement.replicas):
             return None
         return KeeperSpec(str(self.root), self._journal.generation, self.cache, executor="")
+
+    def end(self) -> None:
+        """Write down that the query has ended."""
+        self._journal.end()
 
     def check(self) -> None:
         """Raise FencedError if another driver took the checkpoint over."""

@@ -19,6 +19,7 @@ from godwit.model.requests import (
     MigrateRequest,
     OperatorRequest,
     ScheduleRequest,
+    StopRequest,
 )
 from godwit.model.routing import Routing
 from godwit.model.time import END
@@ -47,6 +48,7 @@ class Timelines:
     ) -> None:
         self._journal = journal
         self._placements = places
+        self.stops = False  # another process asked this driver to stop
         self.dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
         self._taken = self._decided = intent.control if intent else 0  # up to this request
@@ -83,7 +85,9 @@ class Timelines:
             if isinstance(request, ScheduleRequest) and request.source is not None:
                 self._sources[_origin(request)] = None
             try:
-                if isinstance(request, HandoverRequest | DrainRequest):
+                if isinstance(request, StopRequest):
+                    self._stop(request)
+                elif isinstance(request, HandoverRequest | DrainRequest):
                     self._placements.take(request)
                 else:
                     self._change(self[request.operator].take(request))
@@ -189,6 +193,14 @@ class Timelines:
         if not isinstance(request, MigrateRequest):
             raise DamagedFileError(path, "is not the request of a migration, which is open")
         return MigrationState.from_json(entry, request)
+
+    def _stop(self, request: StopRequest) -> None:
+        if request.generation != self._journal.generation:
+            raise RefusedError(
+                f"it was made for driver {request.generation}, which has ended; to stop driver "
+                f"{self._journal.generation}, ask again"
+            )
+        self.stops = True
 
     def _put_aside(self, request: ScheduleRequest) -> None:
         self.dropped.add(request.id)

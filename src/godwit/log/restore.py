@@ -26,6 +26,7 @@ def restore(checkpoint: str | Path, epoch: int, *, durable: bool = True) -> Mani
     manifest = _check(journal, epoch)
     for origin, name in _later(journal, epoch):
         journal.move(origin, undone_name(journal.generation, name))
+    journal.end()
     return manifest
 
 
