@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from godwit.cli import main
+from godwit.cli import COMMANDS, main
 from godwit.model.routing import Routing
 from tests.support.simulated import drive, publish
 
@@ -26,6 +26,17 @@ def test_one_of_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     publish(drive(tmp_path, workers=1, bins=1), 2)
     assert main(["status", str(tmp_path)]) == 0
     assert "counts: 1 worker, 1 bin, 0 rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_examples(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    told = capsys.readouterr().out
+    assert told.startswith(f"usage: godwit {command} ")
+    assert f"examples:\n  godwit {command} " in told
 
 
 def test_every_number_of_workers_bins_epochs_or_executors_is_told_by_plural() -> None:
