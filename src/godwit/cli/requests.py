@@ -68,10 +68,14 @@ def ask(
     if not json:
         note(f"request {id} is stored; the query has {seconds:.0f} s to answer")
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := _answer(history, id):
-            return answer
-        time.sleep(LOOK_SECONDS)
+    try:
+        while time.monotonic() < deadline:
+            if answer := _answer(history, id):
+                return answer
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        note(f"request {id} is stored: the query takes it in, although nobody waits for its answer")
+        raise
     return Answer(id, "waiting", f"no query has answered within {seconds:.0f} s")
 
 
