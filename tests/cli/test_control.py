@@ -203,7 +203,9 @@ def test_abort(moving: Running, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_refusal_is_told(moving: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert moving.command("apply", "--workers", "3") == 1
-    assert "was refused: migration 1 of operator 'counts' is open" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "was refused: migration 1 of operator 'counts' is open; wait for its end" in told
+    assert "supersede it with --supersede, in a program with supersede=True" in told
 
 
 def test_without_records_the_load_is_even(
@@ -276,7 +278,7 @@ BAD = {
     "worker": (["handover", "{}", "one", "1"], "argument WORKER: invalid int value: 'one'"),
     "executor": (["drain", "{}"], "required: EXECUTOR; see godwit drain --help"),
     "state": (["state", "{}", "counts"], "give --key"),
-    "key columns": (["state", "{}", "counts", "--key", "a", "--key", "b"], "the key has 1 columns"),
+    "key columns": (["state", "{}", "counts", "--key", "a", "--key", "b"], "the key has 1 column "),
     "format": (["state", "{}", "counts", "--export", "x.xls"], "ends in .parquet, .csv, .jsonl"),
     "projected": (
         ["plan", "{0}", "--workers", "4", "--planner", "markov", "--projected", "{0}/costs"],

@@ -38,7 +38,7 @@ def test_a_damaged_checkpoint(checkpoint: Path, capsys: pytest.CaptureFixture[st
     assert main(["verify", str(checkpoint)]) == 1
     *findings, verdict = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in findings] == damaged
-    assert verdict.endswith("2 problem(s)")
+    assert verdict.endswith(": 2 problems")
 
 
 def test_json(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

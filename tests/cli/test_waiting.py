@@ -12,6 +12,7 @@ import pytest
 from godwit.cli import main, watch
 from godwit.cli import requests as asking
 from godwit.cli.watch import follow, migration_of
+from godwit.log.history import History
 from godwit.log.spark_log import NO_SPARK
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
@@ -31,6 +32,22 @@ def test_no_answer(
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts").workers == 2
+
+
+def test_who_waits_no_more_is_told_that_the_request_stays(
+    query: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter([None])
+
+    def answer(history: History, id: int) -> None:
+        if next(looks, "the second") is not None:
+            raise KeyboardInterrupt  # as Ctrl-C does
+
+    monkeypatch.setattr(asking, "_answer", answer)
+    assert main(["apply", str(query.checkpoint), "--workers", "3"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "request 1 is stored: the query takes it in, although nobody waits for its answer"
+    )
 
 
 def test_a_query_whose_process_is_gone(

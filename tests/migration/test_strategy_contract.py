@@ -15,6 +15,7 @@ from godwit.errors import ConfigError
 from godwit.migration.strategies import (
     STRATEGIES,
     UNREADY_EPOCHS,
+    Bins,
     Estimate,
     Fetching,
     Known,
@@ -68,6 +69,19 @@ def fetching(rate: float, *lacking: tuple[int, ...]) -> Fetching:
 def test_each_kind_is_among_them() -> None:
     assert {type(strategy) for strategy in members()} == set(STRATEGIES)
     assert len({kind.name for kind in STRATEGIES}) == len(STRATEGIES)
+
+
+def test_one_without_an_estimate_cannot_be_made() -> None:
+    class Silent(Strategy):
+        name = usage = about = "silent"
+
+        def step(
+            self, routing: Routing, target: Routing, waited: int | None, ready: Ready = None
+        ) -> Bins:
+            return left(routing, target)
+
+    with pytest.raises(TypeError, match="estimate"):
+        Silent()  # type: ignore[abstract]
 
 
 @every_strategy

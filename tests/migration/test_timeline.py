@@ -66,11 +66,15 @@ REFUSED: dict[str, tuple[Timeline, OperatorRequest, str]] = {
     "a target of other bins": (IDLE, migrate(target=Routing.even(16, 4)), "has 16 bins"),
     "a plan for another routing": (IDLE, migrate(origin=FOUR), "for another routing"),
     "an unknown strategy": (IDLE, migrate(strategy="quick"), "unknown strategy 'quick'"),
-    "a migration while moving": (moving(), migrate(9), "open; wait for its end, abort it or"),
+    "a migration while moving": (
+        moving(),
+        migrate(9),
+        "open; wait for its end .*--queue.*, abort it, or supersede it with --supersede",
+    ),
     "a migration while scheduled": (
         IDLE.take(schedule(6)),
         migrate(),
-        "scheduled up to epoch 6; migrate when they have taken effect, or supersede them",
+        "scheduled up to epoch 6; migrate when they .*, or supersede them with --supersede",
     ),
     "an abort of nothing": (
         IDLE,

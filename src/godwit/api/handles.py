@@ -8,6 +8,7 @@ from godwit.driver.driver import Driver
 from godwit.inspect.sizes import seconds_left
 from godwit.migration.strategies import left
 from godwit.model.requests import MigrateRequest, ScheduleRequest
+from godwit.model.text import plural
 from godwit.placement.handover import HandoverState
 
 
@@ -47,8 +48,9 @@ class Migration(Awaited):
 
     def __repr__(self) -> str:
         return (
-            f"<Migration {self.id} of '{self.request.operator}': to {self.request.target.workers} "
-            f"workers, {self.request.strategy}, {self.outcome}>"
+            f"<Migration {self.id} of '{self.request.operator}': to "
+            f"{plural(self.request.target.workers, 'worker')}, {self.request.strategy}, "
+            f"{self.outcome}>"
         )
 
     @property

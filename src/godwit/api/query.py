@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from godwit.api.handles import Draining, Handover, Migration, Scheduled
 from godwit.errors import ConfigError, GodwitError, RefusedError
 from godwit.inspect.targets import Measured, Planner, target
 from godwit.log.history import History
+from godwit.log.spark_log import newest_commit
 from godwit.migration.strategies import Strategy, parse
 from godwit.model.requests import OnTimeout
 from godwit.model.routing import Routing, Update
@@ -22,6 +24,7 @@ from godwit.spark.epoch import Engine
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+_COMMIT_SECONDS = 0.02  # between looks whether Spark has committed the last epoch
 _TIDY_SECONDS = 10.0  # to wait for, at most, while the files of a query that has ended are deleted
 
 
@@ -60,6 +63,7 @@ class Query:
         self._driver = engine.driver
         self._cleaner = threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True)
         self._cleaner.start()
+        threading.Thread(target=self._stop_if_asked, name="godwit-stop", daemon=True).start()
 
     def __repr__(self) -> str:
         name = f" '{self._engine.query_name}'" if self._engine.query_name else ""
@@ -310,6 +314,23 @@ class Query:
             raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
         return operator or self.operators[0]
 
+    def _stop_if_asked(self) -> None:
+        """Stop after the epoch that the request of another process lets be the last.
+
+        The thread of an epoch cannot: Spark waits for its end.
+        """
+        driver, engine = self._driver, self._engine
+
+        def is_delivered() -> bool:
+            return (last := driver.timelines.last_epoch) is not None and engine.delivered >= last
+
+        if driver.monitor.wait_for(is_delivered):
+            with suppress(Exception):  # Spark may be ending
+                last = driver.timelines.last_epoch
+                while self.is_active and newest_commit(engine.spark_log) != last:
+                    time.sleep(_COMMIT_SECONDS)
+                self.spark_query.stop()
+
     def _clean_up(self) -> None:
         with suppress(Exception):  # whoever asks the handle is told
             self.spark_query.awaitTermination()
@@ -320,3 +341,5 @@ class Query:
             self._engine.pinning.close()
         if self._driver.cache.directory:
             self._driver.cache.delete()
+        with suppress(Exception):  # another driver may have taken over, or the files be gone
+            self._driver.journal.end()

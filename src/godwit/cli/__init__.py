@@ -4,37 +4,27 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
 from typing import NoReturn
 
-from godwit.cli import (
-    abort,
-    apply,
-    drain,
-    handover,
-    history,
-    plan,
-    project,
-    state,
-    status,
-    verify,
-    watch,
-)
 from godwit.errors import GodwitError
 
-COMMANDS = (
-    status,
-    plan,
-    project,
-    apply,
-    watch,
-    abort,
-    handover,
-    drain,
-    history,
-    state,
-    verify,
+COMMANDS = (  # each is a module of this package, which adds itself and runs
+    "status",
+    "plan",
+    "project",
+    "apply",
+    "watch",
+    "abort",
+    "handover",
+    "drain",
+    "history",
+    "state",
+    "stop",
+    "restore",
+    "verify",
 )
 INTERRUPTED = 130  # as a shell tells of SIGINT
 UNREAD = 141  # as a shell tells of SIGPIPE
@@ -61,20 +51,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="godwit", description="Move the state of a running PySpark stream without stopping it."
     )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
-    return run_command(parser, COMMANDS, arguments)
+    try:
+        modules = [import_module(f"{__name__}.{command}") for command in COMMANDS]
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return run_command(parser, modules, arguments)
 
 
 def run_command(
     parser: Parser, modules: Sequence[ModuleType], arguments: Sequence[str] | None
 ) -> int:
     """Run one of several commands; bad input is one line on standard error and exit code 2."""
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in modules:
-        module.add_to(commands)
-    parsed, unknown = parser.parse_known_args(arguments)
-    if unknown:  # said by the command, whose help names what it knows
-        commands.choices[parsed.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
+        commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+        for module in modules:
+            module.add_to(commands)
+        parsed, unknown = parser.parse_known_args(arguments)
+        if unknown:  # said by the command, whose help names what it knows
+            commands.choices[parsed.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         code: int = parsed.run(parsed)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,16 +1,18 @@
 """`godwit apply CHECKPOINT`: start a migration of a running query."""
 
 import argparse
-import math
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from godwit.cli import watch
-from godwit.cli.command import add_command
-from godwit.cli.output import add_json
+from godwit.cli.command import add_command, seconds
+from godwit.cli.output import add_json, note
 from godwit.cli.plan import add_target, explain, has_target, planned, tell_idle
 from godwit.cli.requests import ask
+from godwit.cli.status import progress
 from godwit.errors import ConfigError
 from godwit.inspect.overview import Overview
 from godwit.inspect.targets import Measured
@@ -20,19 +22,21 @@ from godwit.migration.strategies import STRATEGIES, parse
 from godwit.model.plan import Plan
 from godwit.model.requests import MigrateRequest
 from godwit.storage.location import open_store
+from godwit.storage.store import Store
 
 EXAMPLES = """\
 examples:
   godwit apply /data/checkpoints/counts --workers 4
   godwit apply /data/checkpoints/counts grow.json --strategy matched:1 --watch
   godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
-  godwit apply /data/checkpoints/counts --rebalance --tau 0.2
+  godwit apply /data/checkpoints/counts --rebalance --tau 0.2 --queue --watch
 
 strategies:
 {strategies}
 
 exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
-request waits for the query to run, or for 'godwit abort'. With --watch as 'godwit watch'
+request waits for the query to run, or for 'godwit abort'; or --queue waits for a query that is not
+running. With --watch as 'godwit watch'
 """
 
 
@@ -53,8 +57,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--on-timeout", choices=["finish", "rollback"], default="finish", help="default: finish"
     )
-    parser.add_argument(
+    meanwhile = parser.add_mutually_exclusive_group()
+    meanwhile.add_argument(
         "--supersede", action="store_true", help="end an open migration where it is"
+    )
+    meanwhile.add_argument(
+        "--queue", action="store_true", help="wait for the end of an open migration, then ask"
     )
     parser.add_argument("--watch", action="store_true", help="follow it to its end")
     parser.add_argument("--dry-run", action="store_true", help="explain it, and ask for nothing")
@@ -73,8 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")
     plan = None if arguments.plan is None else _read(arguments.plan)
     view = Overview.of(store).operator(plan.operator if plan else arguments.operator)
-    operator, now = view.name, time.time()
-    history = History(store)
+    operator, history = view.name, History(store)
     measured = Measured.of(history, operator, view.routing.bins)
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
     tell_idle(shown, view.routing)
@@ -83,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
 
     def request(decided: Intent) -> MigrateRequest:
-        routing = decided.routings[operator]
+        routing, now = decided.routings[operator], time.time()
         return MigrateRequest(
             0,
             operator,
@@ -96,21 +103,41 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.supersede,
         )
 
-    answer = ask(store, request, json=arguments.json)
+    while True:
+        turn = turn_of(operator)
+        if arguments.queue and (code := watch.follow(store, turn, json=arguments.json)):
+            note("nothing was asked of the query: its open migration goes on at its next start")
+            return code
+        answer = ask(store, request, json=arguments.json)
+        if not (arguments.queue and answer.answer == "refused" and _was_late(store, answer.id)):
+            break
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
         return watch.follow(store, watch.migration_of(operator, answer.id), json=arguments.json)
     return answer.code
 
 
-def seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"it must be a number of seconds above 0, not '{text}'")
-    return seconds
+def turn_of(operator: str) -> Callable[[Overview], watch.Sight | str]:
+    """Looks at the migrations of an operator that come before one that is not asked for yet."""
+
+    def look(overview: Overview) -> watch.Sight | str:
+        for request in overview.waiting:
+            if watch.is_for(request, operator):
+                return watch.Sight(request, f"in line behind {request}", {"behind": request.id})
+        if (open := overview.operators[operator].migration) is None:
+            return watch.Sight(None, f"no migration of '{operator}' is open", {"behind": None}, 0)
+        notable = (open.id, open.arrived, open.outcome)
+        return watch.Sight(notable, f"in line behind {progress(open)}", {"behind": asdict(open)})
+
+    return look
+
+
+def _was_late(checkpoint: Store, id: int) -> bool:
+    """Did another migration get in first, which is open or has moved bins meanwhile?"""
+    asked = History(checkpoint).requests.request(id)
+    assert isinstance(asked, MigrateRequest)
+    view = Overview.of(checkpoint).operators[asked.operator]
+    return view.migration is not None or view.routing != asked.origin
 
 
 def _strategies() -> str:

@@ -1,6 +1,7 @@
 """What all commands have in common."""
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,3 +26,14 @@ def add_command(
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the query's checkpoint directory")
     parser.set_defaults(run=run)
     return parser
+
+
+def seconds(text: str) -> float:
+    """The type of an argument that says how long."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"it must be a number of seconds above 0, not '{text}'")
+    return seconds

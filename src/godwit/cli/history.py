@@ -1,13 +1,13 @@
 """`godwit history CHECKPOINT`: the migrations and handovers of a query."""
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, print_json, print_table
+from godwit.cli.output import add_json, moment, print_json, print_table
+from godwit.cli.status import refusal
 from godwit.inspect.overview import MigrationView, Overview
 from godwit.placement.handover import HandoverState
 from godwit.storage.location import open_store
@@ -24,9 +24,10 @@ def add_to(commands: Any) -> None:
         commands,
         "history",
         run,
-        help="the migrations and handovers of a query, the newest last",
-        description="List the open migrations and handovers, and those that ended last. Handovers "
-        "are those of the driver that runs now: executors end with it.",
+        help="the migrations, handovers and refused requests of a query, the newest last",
+        description="List the open migrations and handovers, those that ended last, and requests "
+        "that wait or were refused. Handovers are those of the driver that runs now: executors end "
+        "with it.",
         examples=EXAMPLES,
     )
     add_json(parser)
@@ -40,12 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
     migrations.sort(key=lambda migration: migration.id)
     if arguments.json:
         handovers = [asdict(handover) for handover in overview.handovers]
-        waiting = [asdict(request) for request in overview.waiting]
+        waiting = [asdict(one) for one in overview.waiting]
+        refused = [asdict(one) for one in overview.refused]
         print_json(
             {
                 "migrations": [asdict(one) for one in migrations],
                 "handovers": handovers,
                 "waiting": waiting,
+                "refused": refused,
             }
         )
         return 0
@@ -55,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("no migrations yet")
     for request in overview.waiting:
         print(request)
+    for one in overview.refused:
+        print(refusal(one))
     if overview.handovers:
         print()
         _print_handovers(overview.handovers)
@@ -68,7 +73,7 @@ def _print_migrations(migrations: Sequence[MigrationView]) -> None:
             [
                 m.id,
                 m.operator,
-                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(m.accepted)),
+                moment(m.accepted),
                 f"{m.workers[0]} -> {m.workers[1]}",
                 m.bins,
                 m.strategy,

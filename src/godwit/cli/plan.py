@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
                 file.write(plan.to_text())
         except FileExistsError:
             raise ConfigError(f"{arguments.out} exists already; name another file") from None
-        note(f"{arguments.out}: {plan.bins:,} of {operator.routing.bins:,} bins move")
+        note(f"{arguments.out}: {plan.bins:,} of {plural(operator.routing.bins, 'bin')} move")
     else:
         sys.stdout.write(plan.to_text())
     return 0
@@ -123,7 +123,10 @@ def run(arguments: argparse.Namespace) -> int:
 def tell_idle(plan: Plan, routing: Routing) -> None:
     """Some workers of a plan cannot have a bin."""
     if (idle := plan.workers - routing.bins) > 0:
-        note(f"{plan.workers:,} workers share {routing.bins:,} bins: at least {idle:,} have none")
+        note(
+            f"{plural(plan.workers, 'worker')} share {plural(routing.bins, 'bin')}: "
+            f"at least {idle:,} have none"
+        )
 
 
 def explain(operator: OperatorView, plan: Plan, measured: Measured, history: History) -> None:
@@ -132,9 +135,11 @@ def explain(operator: OperatorView, plan: Plan, measured: Measured, history: His
     origin, goal = operator.routing, plan.target(operator.routing)
     load, sizes = measured.load, measured.bytes
     weights = [sizes[moves.first : moves.last + 1].sum() for moves in plan.moves]
-    number = f"{origin.workers} -> {plan.workers}" if origin.workers != plan.workers else "the same"
+    workers = f"{origin.workers} -> {plural(plan.workers, 'worker')}"
+    if origin.workers == plan.workers:
+        workers = "the same workers"
     print(
-        f"{operator.name}: {number} workers, {plan.bins:,} of {origin.bins:,} bins move, "
+        f"{operator.name}: {workers}, {plan.bins:,} of {plural(origin.bins, 'bin')} move, "
         f"about {size(sum(weights))}\n"
     )
     shares = [100 * np.bincount(r.owners, load, r.workers) / load.sum() for r in (origin, goal)]

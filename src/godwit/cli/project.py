@@ -161,10 +161,9 @@ def run(arguments: argparse.Namespace) -> int:
         asked.write(out)
     with _runner(arguments.spark) as runner:
         found = project(problem, out, run=runner, progress=_tell)
-    numbers = ", ".join(map(str, problem.chain.nodes))
     note(
-        f"{out}: {found.count:,} partitionings of {problem.tasks:,} runs of bins, for {numbers} "
-        "workers"
+        f"{out}: {found.count:,} partitionings of {problem.tasks:,} runs of bins, for "
+        f"{', '.join(map(str, problem.chain.nodes))} workers"
     )
     return 0
 

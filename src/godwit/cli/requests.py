@@ -9,10 +9,8 @@ from godwit.cli.output import note, print_line
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.journal import tick
-from godwit.model.requests import AbortRequest, DrainRequest, HandoverRequest, MigrateRequest
+from godwit.model.requests import Request
 from godwit.storage.location import Location
-
-Asked = MigrateRequest | AbortRequest | HandoverRequest | DrainRequest
 
 ANSWER_SECONDS = 20.0
 LONGEST_SECONDS = 120.0  # where epochs are long
@@ -42,8 +40,15 @@ class Answer:
             note(f"request {self.id} {verb}{reason}")
 
 
-def ask(checkpoint: Location, make: Callable[[Intent], Asked], *, json: bool) -> Answer:
-    """Make a request of what is decided now, and wait for some epochs for the answer.
+def ask(
+    checkpoint: Location,
+    make: Callable[[Intent], Request],
+    *,
+    json: bool,
+    timeout: float | None = None,
+) -> Answer:
+    """Make a request of what is decided now, and wait for some epochs for the answer, but not for
+    more than `timeout` seconds.
 
     A driver that is known to have ended is not waited for. Without `json` it is told that we wait.
     """
@@ -53,21 +58,31 @@ def ask(checkpoint: Location, make: Callable[[Intent], Asked], *, json: bool) ->
     id = history.requests.add(make(intent), after=intent.taken).id
     tick(history.files)
     driver = history.generations()[-1]
-    if driver.gone:
+    gone = driver.gone
+    if answer := _answer(history, id):  # it may have ended after it
+        return answer
+    if gone:
         return Answer(id, "waiting", f"{not_running(driver)}; its next start takes the request in")
     seconds = max(ANSWER_SECONDS, min(3 * (history.pace() or 0.0), LONGEST_SECONDS))
+    seconds = seconds if timeout is None else min(seconds, timeout)
     if not json:
         note(f"request {id} is stored; the query has {seconds:.0f} s to answer")
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := _answer(history, id):
-            return answer
-        time.sleep(LOOK_SECONDS)
+    try:
+        while time.monotonic() < deadline:
+            if answer := _answer(history, id):
+                return answer
+            time.sleep(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        note(f"request {id} is stored: the query takes it in, although nobody waits for its answer")
+        raise
     return Answer(id, "waiting", f"no query has answered within {seconds:.0f} s")
 
 
 def not_running(driver: Generation) -> str:
     """What is the matter with a query whose driver is gone."""
+    if driver.ended:
+        return f"the query is not running (driver {driver.number} has ended)"
     return f"the query is not running (there is no process {driver.pid} on this host)"
 
 

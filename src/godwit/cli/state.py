@@ -18,6 +18,7 @@ from godwit.errors import ConfigError
 from godwit.inspect.snapshot import Snapshot
 from godwit.model.hashing import hash_rows
 from godwit.model.routing import SEGMENTS
+from godwit.model.text import plural
 from godwit.storage.location import open_store
 
 EXAMPLES = """\
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.export:
         rows = _export(snapshot, Path(arguments.export))
-        note(f"{arguments.export}: {rows:,} rows of epoch {snapshot.epoch}")
+        note(f"{arguments.export}: {plural(rows, 'row')} of epoch {snapshot.epoch}")
         return 0
     found = _told(look_up(snapshot, arguments.keys))
     if arguments.json:
@@ -80,7 +81,8 @@ def look_up(snapshot: Snapshot, texts: Sequence[str | None]) -> pa.Table:
     key = snapshot.spec.key
     if len(texts) != len(key):
         raise ConfigError(
-            f"the key has {len(key)} columns ({', '.join(key.names)}), and {len(texts)} were given"
+            f"the key has {plural(len(key), 'column')} ({', '.join(key.names)}), and {len(texts)} "
+            "were given"
         )
     wanted = pa.table([_column(text, field) for text, field in zip(texts, key, strict=True)], key)
     (hash,) = hash_rows(wanted)

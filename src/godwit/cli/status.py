@@ -1,12 +1,11 @@
 """`godwit status CHECKPOINT`: what a query is doing."""
 
 import argparse
-import time
 from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, duration, print_json, print_table, size
+from godwit.cli.output import add_json, duration, moment, print_json, print_table, size
 from godwit.inspect.overview import (
     ExecutorView,
     MigrationView,
@@ -15,6 +14,7 @@ from godwit.inspect.overview import (
     ReplicaView,
     WorkerView,
 )
+from godwit.log.requests import RefusedRequest
 from godwit.model.text import plural
 from godwit.model.time import show
 from godwit.storage.location import open_store
@@ -44,17 +44,20 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(to_json(overview))
         return 0
     driver = overview.driver
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(driver.time))
     print(f"epoch {overview.epoch}" + _in_flight(overview) + _backlog(overview))
     gone = ": not running" if driver.gone else ""
-    print(f"driver {driver.number}: process {driver.pid} on {driver.host} since {since}{gone}")
+    process = f"process {driver.pid} on {driver.host} since {moment(driver.time)}"
+    print(f"driver {driver.number}: {process}{gone}")
     if overview.executors:
         print(f"executors: {', '.join(map(_executor, overview.executors))}")
     for handover in overview.handovers:
         if handover.is_open:
             print(handover)
-    for request in overview.waiting:
-        print(request)
+    for waiting in overview.waiting:
+        print(waiting)
+    for refused in overview.refused:
+        if refused.epoch is not None:  # older ones are for 'godwit history'
+            print(refusal(refused))
     for operator in overview.operators.values():
         _print_operator(operator, overview.epoch)
     return 0
@@ -79,14 +82,20 @@ def progress(migration: MigrationView) -> str:
     """One line about an open migration."""
     before, after = migration.workers
     text = (
-        f"migration {migration.id}: {before} -> {after} workers, {migration.strategy}, "
-        f"{migration.outcome}, {migration.arrived:,} of {migration.bins:,} bins"
+        f"migration {migration.id}: {before} -> {plural(after, 'worker')}, {migration.strategy}, "
+        f"{migration.outcome}, {migration.arrived:,} of {plural(migration.bins, 'bin')}"
     )
     if migration.bytes_left:
         text += f", {size(migration.bytes_left)} to go"
         if migration.seconds_left is not None:
             text += f" in about {duration(migration.seconds_left)}"
     return text
+
+
+def refusal(request: RefusedRequest) -> str:
+    """One line about a request that was refused."""
+    when = "" if request.asked is None else f"{moment(request.asked)}: "
+    return f"{when}{request}"
 
 
 def _executor(view: ExecutorView) -> str:
@@ -110,9 +119,10 @@ def _backlog(overview: Overview) -> str:
 
 def _print_operator(operator: OperatorView, epoch: int) -> None:
     print(
-        f"\n{operator.name}: {len(operator.workers)} workers, {operator.routing.bins:,} bins, "
-        f"{operator.rows:,} rows, {size(operator.bytes)} in {operator.files} files; last epoch "
-        f"{operator.records:,} records, imbalance {operator.imbalance:.2f}"
+        f"\n{operator.name}: {plural(len(operator.workers), 'worker')}, "
+        f"{plural(operator.routing.bins, 'bin')}, {plural(operator.rows, 'row')}, "
+        f"{size(operator.bytes)} in {plural(operator.files, 'file')}; last epoch "
+        f"{plural(operator.records, 'record')}, imbalance {operator.imbalance:.2f}"
     )
     if operator.watermark is not None:
         print(f"watermark {show(operator.watermark)}")

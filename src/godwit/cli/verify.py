@@ -8,6 +8,7 @@ from typing import Any
 
 from godwit.cli.command import add_command
 from godwit.inspect.audit import verify
+from godwit.model.text import plural
 from godwit.storage.location import open_store
 
 EXAMPLES = """\
@@ -39,10 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for finding in report.findings:
             print(finding)
-        verdict = f"{len(report.findings)} problem(s)" if report.findings else "sound"
+        verdict = plural(len(report.findings), "problem") if report.findings else "sound"
         print(
             f"{arguments.checkpoint}: epochs {report.epochs[0]} to {report.epochs[-1]}, "
-            f"{report.files} files, {report.rows} rows: {verdict}"
+            f"{plural(report.files, 'file')}, {plural(report.rows, 'row')}: {verdict}"
         )
     return 1 if report.findings else 0
 
@@ -50,4 +51,4 @@ def run(arguments: argparse.Namespace) -> int:
 def _progress(done: int, total: int) -> None:
     if sys.stderr.isatty():
         end = "\n" if done == total else ""
-        print(f"\raudited {done} of {total} files", end=end, file=sys.stderr, flush=True)
+        print(f"\raudited {done} of {plural(total, 'file')}", end=end, file=sys.stderr, flush=True)

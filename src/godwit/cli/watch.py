@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
     overview = Overview.of(store)
     operator = overview.operator(arguments.operator)
-    waiting = [one for one in overview.waiting if _is_for(one, operator.name)]
+    waiting = [one for one in overview.waiting if is_for(one, operator.name)]
     known = [*(one.id for one in operator.migrations), *(one.id for one in waiting)]
     if not known:
         raise ConfigError(f"operator '{operator.name}' has no migration")
@@ -105,10 +105,11 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
     def look(overview: Overview) -> Sight | str:
         view = overview.operators[operator]
         for request in overview.waiting:
-            if request.id == id and _is_for(request, operator):
+            if request.id == id and is_for(request, operator):
                 return Sight("waiting", str(request), {"waiting": asdict(request)})
-        if id in overview.refused:
-            return f"request {id} was refused: {overview.refused[id]}"
+        for refused in overview.refused:
+            if refused.id == id:
+                return f"request {id} was refused: {refused.reason}"
         migration = next((one for one in view.migrations if one.id == id), None)
         if migration is None:
             return f"migration {id} of operator '{operator}' is not known (any more)"
@@ -122,7 +123,7 @@ def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
     return look
 
 
-def _is_for(request: WaitingRequest, operator: str) -> bool:
+def is_for(request: WaitingRequest, operator: str) -> bool:
     """Is it for a migration of an operator?"""
     return (request.kind, request.operator) == ("migrate", operator)
 

@@ -25,6 +25,7 @@ from godwit.model.requests import (
     MigrateRequest,
     OperatorRequest,
     ScheduleRequest,
+    StopRequest,
 )
 from godwit.model.routing import Routing
 from godwit.model.time import END
@@ -60,6 +61,8 @@ class Timelines:
         self._placements = placements
         self._clock = clock
         self._begun = begun
+        self._stops = False  # another process asked this driver to stop
+        self._last_epoch: int | None = None
         self._dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
         self._taken = self._decided = intent.taken if intent else 0  # up to this request
@@ -103,9 +106,16 @@ class Timelines:
             return schedule in self._dropped
 
     @property
+    def last_epoch(self) -> int | None:
+        """The epoch after which the query stops, if it was asked to."""
+        with self._monitor:
+            return self._last_epoch
+
+    @property
     def are_open(self) -> bool:
         """Does something wait for epochs to come?"""
-        return any(timeline.is_open for timeline in self._timelines.values())
+        stopping = self._stops and self._last_epoch is None
+        return stopping or any(timeline.is_open for timeline in self._timelines.values())
 
     def _take_in(self) -> None:
         """Take in the requests that have come since."""
@@ -114,7 +124,9 @@ class Timelines:
             if isinstance(request, ScheduleRequest) and request.source is not None:
                 self._sources[_origin(request)] = None
             try:
-                if isinstance(request, HandoverRequest | DrainRequest):
+                if isinstance(request, StopRequest):
+                    self._stop(request)
+                elif isinstance(request, HandoverRequest | DrainRequest):
                     self._placements.take(request)
                 else:
                     self._change(self[request.operator].take(request))
@@ -172,6 +184,8 @@ class Timelines:
         if decision.epoch <= self._begun:
             return
         self._begun = decision.epoch
+        if self._stops and self._last_epoch is None:
+            self._last_epoch = decision.epoch
         self._timelines = dict(decision.timelines)
         self._decided = decision.taken
         self._refused = dict(decision.refused)
@@ -224,6 +238,14 @@ class Timelines:
         if not isinstance(request, MigrateRequest):
             raise DamagedFileError(path, "is not the request of a migration, which is open")
         return opened.resume(request)
+
+    def _stop(self, request: StopRequest) -> None:
+        if request.generation != self._journal.generation:
+            raise RefusedError(
+                f"it was made for driver {request.generation}, which has ended; to stop driver "
+                f"{self._journal.generation}, ask again"
+            )
+        self._stops = True
 
     def _put_aside(self, request: ScheduleRequest) -> None:
         self._dropped.add(request.id)

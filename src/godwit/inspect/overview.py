@@ -1,9 +1,10 @@
 """What a query is doing, told from its checkpoint alone: for people, scripts and dashboards."""
 
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from godwit.inspect.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.manifest import Manifest, WorkerStatistics
-from godwit.log.requests import WaitingRequest
+from godwit.log.requests import RefusedRequest, WaitingRequest
 from godwit.migration.migration import EndedMigration, OpenMigration, OperatorMigrations
 from godwit.migration.strategies import left
 from godwit.model.requests import MigrateRequest
@@ -138,7 +139,7 @@ class Overview:
     executors: tuple[ExecutorView, ...] = ()
     handovers: tuple[HandoverState, ...] = ()
     waiting: tuple[WaitingRequest, ...] = ()
-    refused: Mapping[int, str] = field(default_factory=dict)
+    refused: tuple[RefusedRequest, ...] = ()
 
     @classmethod
     def of(cls, checkpoint: Location) -> "Overview":
@@ -158,7 +159,7 @@ class Overview:
             executors=_executors(intent),
             handovers=_handovers(manifest, intent),
             waiting=tuple(history.requests.waiting(after=intent.taken)),
-            refused=intent.refused,
+            refused=_refused(history, intent),
         )
 
     def operator(self, name: str | None) -> OperatorView:
@@ -191,6 +192,16 @@ def _first(history: History) -> str:
             return f": driver {driver.number} ended in its first; start the query again"
         return f": driver {driver.number}, process {driver.pid} on {driver.host}, is at its first"
     return ""
+
+
+def _refused(history: History, intent: Intent) -> tuple[RefusedRequest, ...]:
+    """With the epochs that took them in; which did is not known once the one before is pruned."""
+    epochs, found = history.intents(), []
+    for id, reason in intent.refused.items():
+        place = bisect_left(epochs, int(id), key=lambda epoch: history.control(epoch) or 0)
+        epoch = epochs[place] if 0 < place < len(epochs) else None
+        found.append(history.requests.refused(int(id), epoch, reason))
+    return tuple(found)
 
 
 def _executors(intent: Intent) -> tuple[ExecutorView, ...]:

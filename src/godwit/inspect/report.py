@@ -11,6 +11,7 @@ from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
 from godwit.model.routing import Routing
+from godwit.model.text import plural
 from godwit.model.time import show
 from godwit.placement.slots import Placement, Replicas
 
@@ -80,15 +81,15 @@ class OperatorReport:
         )
 
     def __str__(self) -> str:
-        text = f"{self.name}: {self.workers} workers, {self.rows:,} rows changed"
+        text = f"{self.name}: {plural(self.workers, 'worker')}, {plural(self.rows, 'row')} changed"
         if self.watermark is not None:
             text += f", watermark {show(self.watermark)}"
         if self.late:
             text += f", {self.late:,} late"
         if self.moved:
-            text += f", {self.moved:,} bins moved"
+            text += f", {plural(self.moved, 'bin')} moved"
         if self.migration is not None:
-            text += f", migration {self.migration} has {self.left:,} bins to go"
+            text += f", migration {self.migration} has {plural(self.left, 'bin')} to go"
         return text
 
 
@@ -184,6 +185,6 @@ class EpochReport:
         operators = "; ".join(str(operator) for operator in self.operators.values())
         behind = f", {self.backlog:,} waiting" if self.backlog else ""
         return (
-            f"epoch {self.epoch}: {self.records:,} records in {self.seconds:.2f} s ({parts})"
-            f"{behind}; {operators}"
+            f"epoch {self.epoch}: {plural(self.records, 'record')} in {self.seconds:.2f} s "
+            f"({parts}){behind}; {operators}"
         )

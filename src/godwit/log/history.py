@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from os import kill
 from statistics import median
@@ -17,6 +17,7 @@ from godwit.log.layout import (
     HOME,
     INTENTS,
     MANIFESTS,
+    ended_name,
     generation_name,
     intent_name,
     manifest_name,
@@ -34,20 +35,31 @@ PACED = 10  # epochs whose median pace is told
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Which process took the checkpoint as the `number`th, and when (seconds since 1970)."""
+    """Which process took the checkpoint as the `number`th, and when (seconds since 1970).
+
+    One that has `ended` said so itself; its process may go on with something else.
+    """
 
     number: int
     host: str
     pid: int
     time: float
+    ended: bool = False
+
+    @property
+    def is_here(self) -> bool:
+        """Was it started on this host?"""
+        return self.host == socket.gethostname()
 
     @property
     def gone(self) -> bool:
-        """Whether it is known to have ended: it ran on this host, where its process is no more.
+        """Whether it is known to have ended: it said so, or its process is no more on this host.
 
-        Of a process elsewhere nothing is known, and another one may have got its number since.
+        Of a process elsewhere nothing else is known, and another may have got its number since.
         """
-        if self.host != socket.gethostname():
+        if self.ended:
+            return True
+        if not self.is_here:
             return False
         try:
             kill(self.pid, 0)  # sends no signal
@@ -145,6 +157,10 @@ class History:
         """The epochs whose intents are retained, in order."""
         return self.files.numbers(INTENTS)
 
+    def control(self, epoch: int) -> int | None:
+        """The newest request that the intent of an epoch has taken in."""
+        return self._load(intent_name(epoch), "intent", lambda body: int(body["control"]))
+
     def since(self, epoch: int) -> dict[str, int]:
         """For each operator of an intent, the epoch whose intent holds its routing in full."""
 
@@ -161,7 +177,8 @@ class History:
             name = generation_name(number)
             generation = self._load(name, "generation", Generation.from_json)
             if generation is not None:
-                found.append(generation)
+                ended = self.files.exists(ended_name(number))
+                found.append(replace(generation, ended=ended))
         return found
 
     def newest_generation(self) -> int:

@@ -23,6 +23,7 @@ from godwit.log.layout import (
     SPARK,
     STAGING,
     TICKS,
+    ended_name,
     generation_name,
     intent_name,
     manifest_name,
@@ -160,6 +161,10 @@ class Journal(History):
             return True
         taken, open = oldest
         return number > taken or number in open
+
+    def end(self) -> None:
+        """Say that the query of this generation has ended, whatever becomes of its process."""
+        self._create(ended_name(self.generation), encode("end", {"time": time.time()}))
 
     def tick(self) -> None:
         """Ask for an epoch, data or not."""

@@ -20,6 +20,11 @@ def generation_name(number: int) -> str:
     return f"{GENERATIONS}/{number}.json"
 
 
+def ended_name(number: int) -> str:
+    """Beside a generation whose query is known to have ended."""
+    return f"{GENERATIONS}/{number}-ended.json"
+
+
 def intent_name(epoch: int) -> str:
     return f"{INTENTS}/{epoch}.json"
 

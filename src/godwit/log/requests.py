@@ -25,6 +25,26 @@ class WaitingRequest:
         return f"request {self.id} ({self.kind}) waits for the query's next epoch"
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedRequest:
+    """A request that was taken in and refused: why, and in which epoch, if that is retained.
+
+    What has become of its file may be unknown; `asked` is when, in seconds since 1970.
+    """
+
+    id: int
+    kind: str | None
+    operator: str | None
+    asked: float | None
+    epoch: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        kind = f" ({self.kind})" if self.kind else ""
+        epoch = "" if self.epoch is None else f" in epoch {self.epoch}"
+        return f"request {self.id}{kind} was refused{epoch}: {self.reason}"
+
+
 class RequestLog:
     """The requests, in the order in which they were made. Any process may add to them."""
 
@@ -71,13 +91,26 @@ class RequestLog:
                     found.append(self._waiting(number))
         return found
 
+    def refused(self, number: int, epoch: int | None, reason: str) -> RefusedRequest:
+        """One that was refused in an epoch; its file may be deleted meanwhile."""
+        try:
+            kind, operator, asked = self._head(number)
+        except FileNotFoundError:
+            kind, operator, asked = None, None, None
+        return RefusedRequest(number, kind, operator, asked, epoch, reason)
+
     def _waiting(self, number: int) -> WaitingRequest:
+        kind, operator, _ = self._head(number)
+        return WaitingRequest(number, kind, operator)
+
+    def _head(self, number: int) -> tuple[str, str | None, float | None]:
+        """What kind of request it is, of which operator, and when it was made, if it tells."""
         name = request_name(number)
         try:
             body = decode(self._files.address(name), self._files.read(name), "request")
-            return WaitingRequest(number, body["kind"], body.get("operator"))
+            return body["kind"], body.get("operator"), body.get("time")
         except (DamagedFileError, LookupError, AttributeError, TypeError):
-            return WaitingRequest(number, "cannot be read", None)
+            return "cannot be read", None, None
 
     def last(self, number: int) -> int | None:
         """The last epoch that a schedule is about; remembered, as requests can be large.

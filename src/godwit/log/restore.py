@@ -25,6 +25,7 @@ def restore(checkpoint: Location, epoch: int, *, durable: bool = True) -> Manife
     manifest = _check(journal, epoch)
     for name in _later(journal, epoch):
         journal.put_aside(name)
+    journal.end()
     return manifest
 
 

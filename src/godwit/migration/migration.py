@@ -27,6 +27,7 @@ from godwit.errors import RefusedError
 from godwit.migration.strategies import NOTHING, AllAtOnce, Ready, Strategy, left, parse
 from godwit.model.requests import MigrateRequest, OnTimeout
 from godwit.model.routing import Routing
+from godwit.model.text import plural
 
 
 class MigrationPhase(StrEnum):
@@ -203,7 +204,7 @@ class EndedMigration:
     def __str__(self) -> str:
         return (
             f"migration {self.id} of '{self.operator}' is {self.phase} with epoch {self.epoch}: "
-            f"{self.arrived:,} of {self.bins:,} bins have moved"
+            f"{self.arrived:,} of {plural(self.bins, 'bin')} moved"
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -122,6 +122,7 @@ def parse(text: str) -> Strategy:
 def steps(strategy: Strategy, routing: Routing, target: Routing) -> Iterator[list[Move]]:
     """The moves of one epoch after the other, none in the epochs of a gap; then it is at `target`.
 
+    >>> import numpy as np
     >>> routing, target = Routing(np.array([0, 0, 1]).repeat([1, 1, 2]), 3), Routing.even(4, 3)
     >>> [[(move.bin, move.target) for move in step] for step in steps(matched(), routing, target)]
     [[(3, 2)]]

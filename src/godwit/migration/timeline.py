@@ -23,6 +23,7 @@ from godwit.model.requests import (
     ScheduleRequest,
 )
 from godwit.model.routing import Routing
+from godwit.model.text import plural
 
 PAST_MIGRATIONS = 20  # ended migrations that an operator remembers
 HORIZON = 1000  # epochs that updates may be ahead: an idle query runs them all, empty
@@ -139,10 +140,14 @@ class Timeline:
             last = max(schedule.last for schedule in self.scheduled)
             raise RefusedError(
                 f"updates of operator '{self.operator}' are scheduled up to epoch {last}; "
-                "migrate when they have taken effect, or supersede them"
+                "migrate when they have taken effect, or supersede them with --supersede, in a "
+                "program with supersede=True"
             )
         if self.migration is not None and not request.supersede:
-            raise RefusedError(f"{self._opened()}; wait for its end, abort it or supersede it")
+            raise RefusedError(
+                f"{self._opened()}; wait for its end ('godwit apply --queue' does), abort it, or "
+                "supersede it with --supersede, in a program with supersede=True"
+            )
         if request.origin != self.routing and not request.supersede:
             raise RefusedError(
                 f"the plan was made for another routing than operator '{self.operator}' has now; "
@@ -180,7 +185,8 @@ class Timeline:
     def _check_bins(self, bins: int) -> None:
         if bins != self.routing.bins:
             raise RefusedError(
-                f"the target has {bins} bins, operator '{self.operator}' has {self.routing.bins}"
+                f"the target has {plural(bins, 'bin')}, operator '{self.operator}' has "
+                f"{self.routing.bins:,}"
             )
 
 

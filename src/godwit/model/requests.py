@@ -258,6 +258,21 @@ class DrainRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Let the next epoch be the last one of the driver of this `generation`, and of no other."""
+
+    id: int
+    generation: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "stop", "id": self.id, "generation": self.generation}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamedUpdates:
     """Updates that came as data under one id: each is an epoch (None: the next), bin and worker."""
 
@@ -269,7 +284,7 @@ class StreamedUpdates:
 
 OperatorRequest = ScheduleRequest | MigrateRequest | AbortRequest | FinishRequest
 PlacementRequest = HandoverRequest | DrainRequest
-Request = OperatorRequest | PlacementRequest
+Request = OperatorRequest | PlacementRequest | StopRequest
 
 
 def request_from_json(data: dict[str, Any]) -> Request:
@@ -281,6 +296,7 @@ def request_from_json(data: dict[str, Any]) -> Request:
         "finish": FinishRequest,
         "handover": HandoverRequest,
         "drain": DrainRequest,
+        "stop": StopRequest,
     }
     return kinds[data["kind"]].from_json({k: v for k, v in data.items() if k != "kind"})
 

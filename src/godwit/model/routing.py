@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError, RefusedError
+from godwit.model.text import plural
 
 MAX_BITS = 20
 MAX_WORKERS = 1 << 16
@@ -65,7 +66,7 @@ class Routing:
         strays = self.owners[(self.owners < 0) | (self.owners >= self.workers)]
         if len(strays):
             raise ConfigError(
-                f"a routing over {self.workers} workers names worker {strays[0]}; "
+                f"a routing over {plural(self.workers, 'worker')} names worker {strays[0]}; "
                 f"workers are numbered 0 to {self.workers - 1}"
             )
         owners = np.ascontiguousarray(self.owners, dtype=np.int32)
@@ -134,7 +135,10 @@ class Routing:
     def moves_to(self, target: "Routing") -> Iterator[Move]:
         """The moves that lead from here to `target`, in the order of the bins."""
         if target.bins != self.bins:
-            raise ConfigError(f"a routing of {self.bins} bins cannot move to {target.bins} bins")
+            raise ConfigError(
+                f"a routing of {plural(self.bins, 'bin')} cannot move to "
+                f"{plural(target.bins, 'bin')}"
+            )
         for bin in np.flatnonzero(self.owners != target.owners).tolist():
             yield Move(bin, int(self.owners[bin]), int(target.owners[bin]))
 

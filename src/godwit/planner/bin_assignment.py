@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from godwit.errors import ConfigError
 from godwit.model.routing import Routing
+from godwit.model.text import plural
 from godwit.planner.assignment import Floats
 
 Owners = npt.NDArray[np.int32]
@@ -59,7 +60,8 @@ def check_owners(owners: npt.ArrayLike, bins: int) -> Owners:
     """The worker of every bin, as given, if it is one a bin."""
     array = np.asarray(owners)
     if array.ndim != 1 or len(array) != bins:
-        raise ConfigError(f"owners has the shape {array.shape}; give one worker for {bins} bins")
+        wanted = f"give one worker for {plural(bins, 'bin')}"
+        raise ConfigError(f"owners has the shape {array.shape}; {wanted}")
     if bins and not np.issubdtype(array.dtype, np.integer):
         raise ConfigError(f"workers must be integers, not of type {array.dtype}")
     if bins and array.min() < 0:

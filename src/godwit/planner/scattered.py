@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError, InfeasibleError
+from godwit.model.text import plural
 from godwit.planner.assignment import Floats, Interval, Ints, intervals_in
 from godwit.planner.bin_assignment import (
     BinAssignment,
@@ -58,7 +59,9 @@ def scattered(
         before, loads, sizes, check_nodes(workers), check_tau(tau), drained, capacity
     )
     if most_moves is not None and most_moves < 0:
-        raise ConfigError(f"at most {most_moves} bins cannot move; give a number from 0 on")
+        raise ConfigError(
+            f"at most {plural(most_moves, 'bin')} cannot move; give a number from 0 on"
+        )
     bound = problem.bound()
     best = problem.cheapest(most_moves)
     if _unproven(best, bound) and len(before) * len(problem.candidates) <= EXACT:
@@ -175,9 +178,10 @@ class _Problem:
         tau = max(0.0, float((even / share).max() / (self.load.sum() or 1.0) - 1))
         capped = "" if most_moves is None else f" with at most {most_moves} moves"
         return InfeasibleError(
-            f"found no placement of {len(self.load)} bins that keeps {self.workers} workers within "
-            f"tau = {self.tau:g}{capped}. The heaviest bin, {bin}, has a load of "
-            f"{self.load[bin]:g}, of {self.load.sum():g} in all. "
+            f"found no placement of {plural(len(self.load), 'bin')} that keeps "
+            f"{plural(self.workers, 'worker')} within tau = {self.tau:g}{capped}. "
+            f"The heaviest bin, {bin}, has a load of {self.load[bin]:g}, of "
+            f"{self.load.sum():g} in all. "
             f"{'Without a limit of moves, tau' if capped else 'Tau'} = "
             f"{math.ceil(tau * 1e6) / 1e6:g} can be kept",
             task=bin,
@@ -206,13 +210,13 @@ def _problem(
     else:
         if len(candidates) > workers:
             raise ConfigError(
-                f"there are {len(candidates)} workers of unequal capacity, and {workers} are "
-                "wanted: name those in `drained` that shall end without a bin"
+                f"there are {plural(len(candidates), 'worker')} of unequal capacity, and "
+                f"{workers} are wanted: name those in `drained` that shall end without a bin"
             )
         given = np.asarray(capacity, np.float64)
         if given.ndim != 1 or len(given) <= candidates[-1]:
             raise ConfigError(
-                f"capacity must have a number for each of {candidates[-1] + 1} workers"
+                f"capacity must have a number for each of {plural(candidates[-1] + 1, 'worker')}"
             )
         wrong = [one for one in candidates if not (np.isfinite(given[one]) and given[one] > 0)]
         if wrong:

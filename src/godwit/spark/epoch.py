@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from time import perf_counter
+from time import perf_counter, sleep
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -63,6 +63,8 @@ CLUSTER_SETTINGS = {
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
 }
 INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+STOPPED = f"{INTERRUPTED} the epoch: java.lang.InterruptedException"
+LOOK_SECONDS = 0.05
 
 
 class Worker:
@@ -138,12 +140,24 @@ class Engine:
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         faults.reach("commit", "after", epoch - 1)
+        if self._is_over(epoch):
+            raise EpochFailedError(STOPPED)
         try:
             self._epoch(batch, epoch)
         except BaseException as error:  # any other than an Exception would leave Spark waiting
             self.failure = self._cause(error)
             raise EpochFailedError(_brief(self.failure)) from None
         faults.reach("commit", "before", epoch)
+
+    def _is_over(self, epoch: int) -> bool:
+        """Does an epoch come after the one that a request to stop lets be the last? Then the query
+        is being stopped: wait for that, since what fails before would count as a failure."""
+        last = self.driver.timelines.last_epoch
+        if last is None or epoch <= last:
+            return False
+        while self.spark_query is None or self.spark_query.isActive:
+            sleep(LOOK_SECONDS)
+        return True
 
     def _cause(self, error: BaseException) -> BaseException:
         """Being fenced off explains whatever else went wrong, such as files that are gone."""
@@ -307,7 +321,7 @@ def _brief(error: BaseException) -> str:
     text = str(error)
     signs = ("Interrupted", "ClosedByInterrupt", "cancelled")
     if not isinstance(error, GodwitError) and any(sign in text for sign in signs):
-        return f"{INTERRUPTED} the epoch: java.lang.InterruptedException"
+        return STOPPED
     return f"{type(error).__name__}: {text}"[:1000].replace(INTERRUPTED, "")
 
 

@@ -9,6 +9,7 @@ from godwit.errors import ConfigError
 from godwit.migration.strategy.base import NOTHING, Estimate, Known, Ready, Strategy
 from godwit.migration.strategy.bins import Bins, left
 from godwit.model.routing import Routing
+from godwit.model.text import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Matched(Strategy):
 
     def __post_init__(self) -> None:
         if self.gap < 0:
-            raise ConfigError(f"the gap between steps cannot be {self.gap} epochs")
+            raise ConfigError(f"the gap between steps cannot be {plural(self.gap, 'epoch')}")
 
     @classmethod
     def parse(cls, argument: str) -> Self:
