@@ -18,8 +18,7 @@ import godwit.testing
 from godwit.api.stream import Both, Later
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
-OUTSIDE = ("builtins", "typing", "types", "collections", "datetime", "pathlib", "os", "numpy")
-OUTSIDE += ("pyspark", "pyarrow")
+OUTSIDE = "builtins typing types collections datetime pathlib os numpy pyarrow pyspark".split()
 LATE_NAMES = {
     "Both": Both,
     "DataFrame": DataFrame,

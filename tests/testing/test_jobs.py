@@ -61,7 +61,9 @@ def test_rows_and_state_are_those_of_spark(kind: str, spark: SparkSession, tmp_p
                 feeds[name].add(rows)
             query.process_all_available()
             feed(simulation, batch)
-            simulation.feed()  # what the records let fire, as Spark's idle epochs do
+            assert query.epoch is not None
+            while simulation.committed < query.epoch:
+                simulation.feed()  # an epoch for what the records let fire
         for operator, tables in sample.tables.items():
             for table in tables:
                 found = gw.read_state(spark, tmp_path / "checkpoint", operator, table=table)
