@@ -307,7 +307,7 @@ class Simulation(Epochs):
         spark: SparkSession | None = None,
     ) -> None:
         self._spark = spark
-        self._source, steps = arrow_steps(job.stream, spark)
+        self._source, steps = arrow_steps(job._stream, spark)
         if checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="godwit-simulation-")
             weakref.finalize(self, shutil.rmtree, checkpoint, ignore_errors=True)
@@ -328,7 +328,7 @@ class Simulation(Epochs):
         Raises IncompatibleError if that does not fit the state.
         """
         if job is not None:
-            self._source, self._steps = arrow_steps(job.stream, self._spark)
+            self._source, self._steps = arrow_steps(job._stream, self._spark)
         self.driver = self._open(workers, bins)
 
     @property
