@@ -26,6 +26,7 @@ from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.state.table import HASH, FileRef
+from godwit.testing.order import in_order
 from godwit.testing.prefold import folded
 from godwit.testing.steps import Code, arrow_steps
 from godwit.worker.work import CacheSpec, Work
@@ -201,7 +202,7 @@ class Epochs:
         for worker in range(routing.workers):
             mine = routed.filter(pa.array(owners == worker))
             if work.operator.ordered:
-                mine = mine.sort_by(_total_order(work.operator, batch.column_names))
+                mine = in_order(mine, work.operator)
             alone = replace(work, cache=self._cache(worker))
             receipt = replace(alone.run(worker, mine.to_batches()), place=self._place(worker))
             yield Receipt.from_text(receipt.to_text())
@@ -334,10 +335,3 @@ class Simulation(Epochs):
     @property
     def _nothing(self) -> pa.Table:
         return self._source.batch([], [], [])
-
-
-def _total_order(operator: Operator, columns: Sequence[str]) -> list[tuple[str, str]]:
-    """What `ordered` operators are promised: by hash, key, time and content."""
-    first = [HASH, *operator.key.names, *([operator.time] if operator.time else [])]
-    rest = [column for column in columns if column not in first]
-    return [(column, "ascending") for column in (*first, *rest)]
