@@ -66,5 +66,5 @@ def test_status_forgets_old_refusals_and_history_does_not(
 def test_a_request_that_came_while_the_query_ran_is_shown_with_its_epoch(moving: Running) -> None:
     assert moving.command("apply", "--workers", "3") == 1
     (told,) = Overview.of(moving.checkpoint).refused
-    intents = {e: moving.driver.journal.control(e) for e in moving.driver.journal.intents()}
+    intents = {e: moving.driver.journal.taken(e) for e in moving.driver.journal.intents()}
     assert told.epoch == min(epoch for epoch, control in intents.items() if control == 2)

@@ -86,6 +86,7 @@ def test_restoring_an_epoch_and_going_on(spark: SparkSession, feed: Feed, tmp_pa
     [
         ({"options": gw.Options(bins=100)}, "power of two"),
         ({"workers": 0}, "workers must be"),
+        ({"trigger": "soon"}, "'soon' is no duration"),
         ({"options": gw.Options(retention=0)}, "retention"),
         ({"checkpoint": "s3a://bucket/q"}, "'s3a' does not qualify"),
     ],

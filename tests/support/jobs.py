@@ -172,6 +172,26 @@ def transformed(views: Any, sink: Sink) -> gw.Job:
     return stream.to(sink)
 
 
+def follow(user: str, view: Any, state: Any) -> Iterator[tuple[Any, ...]]:
+    yield user, state.tags, view.tags
+    state.tags = view.tags
+
+
+def followed(views: Any, sink: Sink) -> gw.Job:
+    """The order of its records is that of their lists."""
+    machine = gw.stream(views).state_machine(
+        "followed",
+        key="user",
+        function=follow,
+        state="tags array<string>",
+        output="user string, before array<string>, tags array<string>",
+    )
+    return machine.to(sink)
+
+
+TAGS = [None, [], ["b"], ["a", None], ["a"], ["a", "b"], [None], ["b", "a"]]
+
+
 def _sample(job: Callable[..., gw.Job], operator: str, *tables: str, **more: Any) -> Sample:
     return Sample(job, {"views": VIEWS}, VIEWED, {operator: tables or (None,)}, **more)
 
@@ -181,6 +201,21 @@ SAMPLES: Mapping[str, Sample] = {
     "aggregate with a window": _sample(sliding_counts, "spans", "value"),
     "ttl": _sample(expiring, "counts", "value"),
     "state_machine": _sample(totals, "totals", timed=False),
+    "nested columns": Sample(
+        followed,
+        {"views": "user string, tags array<string>, size struct<x: int, y: int>"},
+        [
+            {
+                "views": [
+                    {"user": "ann", "tags": tags, "size": {"x": x, "y": None}}
+                    for tags in TAGS
+                    for x in (2, None, 1)
+                ]
+            }
+        ],
+        {"followed": (None,)},
+        timed=False,
+    ),
     "sliding windows": _sample(
         collected(gw.sliding("6 seconds", "4 seconds"), delay="2 s"), "lists", "records", "open"
     ),

@@ -1,13 +1,15 @@
 """A simulation runs the job that Spark runs, and comes to the same rows and state."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import godwit as gw
+from godwit.model.schema import parse, to_ddl
 from godwit.operators import Operator
 from godwit.spark.types import to_arrow
 from godwit.testing import Simulation
@@ -35,6 +37,11 @@ def simulated(sample: Sample, **options: Any) -> Simulation:
     return Simulation(sample.job(*sample.inputs.values(), NOWHERE), **options)
 
 
+def union(inputs: Iterable[str]) -> str:
+    """The columns that any of the inputs has."""
+    return to_ddl(pa.unify_schemas([parse(ddl) for ddl in inputs]))
+
+
 def feed(simulation: Simulation, batch: Mapping[str, Any]) -> None:
     if len(batch) == 1:
         simulation.feed(batch["views"])
@@ -50,18 +57,25 @@ def test_rows_and_state_are_those_of_spark(kind: str, spark: SparkSession, tmp_p
     def keep(rows: DataFrame, epoch: int) -> None:
         delivered.extend(rows.toArrow().to_pylist())
 
-    feeds = {name: Feed(tmp_path / name, ddl) for name, ddl in sample.inputs.items()}
-    streams = [feed.stream(spark) for feed in feeds.values()]
+    source = Feed(tmp_path / "input", f"input string, {union(sample.inputs.values())}")
+    rows = source.stream(spark)  # one source, so that both inputs of an epoch come together
+    streams = [
+        rows.where(f"input = '{name}'").select(*parse(ddl).names)
+        for name, ddl in sample.inputs.items()
+    ]
     job = sample.job(*streams, gw.foreach_batch(keep))
     query = job.start(tmp_path / "checkpoint", workers=2, options=gw.Options(bins=64))
     simulation = simulated(sample, spark=spark if sample.needs_spark else None)
     try:
         for batch in sample.batches:
-            for name, rows in batch.items():
-                feeds[name].add(rows)
+            source.add(
+                {"input": name, **record} for name, records in batch.items() for record in records
+            )
             query.process_all_available()
             feed(simulation, batch)
-            simulation.feed()  # what the records let fire, as Spark's idle epochs do
+            assert query.epoch is not None
+            while simulation.committed < query.epoch:
+                simulation.feed()  # an epoch for what the records let fire
         for operator, tables in sample.tables.items():
             for table in tables:
                 found = gw.read_state(spark, tmp_path / "checkpoint", operator, table=table)
@@ -83,13 +97,13 @@ def test_a_stream_over_a_schema_has_the_columns_of_one_over_a_dataframe(
 ) -> None:
     sample = SAMPLES[kind]
     feeds = [Feed(tmp_path / name, ddl) for name, ddl in sample.inputs.items()]
-    real = sample.job(*(feed.stream(spark) for feed in feeds), NOWHERE).stream
-    dry = sample.job(*sample.inputs.values(), NOWHERE).stream.defined(spark)
-    assert real.schema is not None
-    assert dry.schema is not None
-    assert to_arrow(real.schema) == to_arrow(dry.schema)
+    real = sample.job(*(feed.stream(spark) for feed in feeds), NOWHERE)._stream
+    dry = sample.job(*sample.inputs.values(), NOWHERE)._stream._defined(spark)
+    assert real._schema is not None
+    assert dry._schema is not None
+    assert to_arrow(real._schema) == to_arrow(dry._schema)
     described = [
-        [(step.describe(), step.input) for step in stream.steps if isinstance(step, Operator)]
+        [(step.describe(), step.input) for step in stream._steps if isinstance(step, Operator)]
         for stream in (real, dry)
     ]
     assert described[0] == described[1]

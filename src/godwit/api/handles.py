@@ -113,9 +113,12 @@ class Handover(Awaited):
 
     It is of this run of the query: executors, and what they hold, end with their application.
 
-    >>> query.handover(0, "2")  # there is one executor only
-    Traceback (most recent call last):
-    godwit.errors.RefusedError: ...
+    >>> import godwit as gw
+    >>> try:
+    ...     handover = query.handover(0, "2")
+    ... except gw.RefusedError as error:  # this query runs on one machine
+    ...     print(str(error).partition(":")[0])
+    this query's workers are not pinned to executors
     """
 
     unfinished: ClassVar = ("building", "switched")
@@ -146,9 +149,12 @@ class Handover(Awaited):
 class Draining(Awaited):
     """An executor that gives its workers away.
 
-    >>> query.drain("2")  # there is one executor only
-    Traceback (most recent call last):
-    godwit.errors.RefusedError: ...
+    >>> import godwit as gw
+    >>> try:
+    ...     draining = query.drain("2")
+    ... except gw.RefusedError as error:  # this query runs on one machine
+    ...     print(str(error).partition(":")[0])
+    this query's workers are not pinned to executors
     """
 
     _driver: Driver = field(repr=False)

@@ -36,8 +36,8 @@ class Job:
     [('be', 1), ('to', 2)]
     """
 
-    stream: Stream
-    sink: Sink
+    _stream: Stream
+    _sink: Sink
 
     def start(
         self,
@@ -73,7 +73,7 @@ class Job:
         """
         for name in unknown:
             raise ConfigError(_unknown(name))
-        rows, schema = self.stream.rows, self.stream.schema
+        rows, schema = self._stream._rows, self._stream._schema
         if rows is None or schema is None:
             raise ConfigError(
                 "this job is over a schema, so it can be simulated, but not started: describe it "
@@ -81,9 +81,9 @@ class Job:
             )
         running, engine = start(
             rows,
-            self.stream.steps_on_spark,
+            self._stream._steps_on_spark,
             schema,
-            self.sink,
+            self._sink,
             checkpoint,
             workers=workers,
             trigger=trigger,

@@ -64,7 +64,7 @@ def stream(rows: DataFrame | str) -> Stream:
 class Stream:
     """A query so far; every method returns a longer one and changes nothing.
 
-    `source` is the columns of its records, or two streams. `rows` is what Spark reads, behind the
+    `_source` is the columns of its records, or two streams. `_rows` is what Spark reads, behind the
     DataFrame code before the first operator. Over a schema there are no rows, and once a step needs
     Spark, the columns that come out are not known either.
 
@@ -74,13 +74,13 @@ class Stream:
     <Stream through counts>
     """
 
-    source: StructType | Both
-    rows: DataFrame | None
-    steps: tuple[Step | Later, ...]
-    schema: StructType | None
+    _source: StructType | Both
+    _rows: DataFrame | None
+    _steps: tuple[Step | Later, ...]
+    _schema: StructType | None
 
     def __repr__(self) -> str:
-        names = [step.name for step in self.steps if isinstance(step, Operator | Later)]
+        names = [step.name for step in self._steps if isinstance(step, Operator | Later)]
         return f"<Stream through {', '.join(names) or 'no operator'}>"
 
     def aggregate(
@@ -274,23 +274,23 @@ class Stream:
         return Job(self, sink)
 
     @property
-    def steps_on_spark(self) -> tuple[Step, ...]:
-        """What is left to do for each epoch: `rows` has seen the code before the first operator."""
-        steps = [step for step in self.steps if not isinstance(step, Later)]
+    def _steps_on_spark(self) -> tuple[Step, ...]:
+        """What each epoch does: `_rows` has seen the code before the first operator."""
+        steps = [step for step in self._steps if not isinstance(step, Later)]
         code = list(takewhile(lambda step: not isinstance(step, Operator), steps))
         return tuple(steps[len(code) :])
 
-    def defined(self, spark: SparkSession | None) -> Stream:
+    def _defined(self, spark: SparkSession | None) -> Stream:
         """With the steps defined that wait for columns which only Spark can tell."""
-        source = self.source
-        if self.rows is not None or self.schema is not None:
+        source = self._source
+        if self._rows is not None or self._schema is not None:
             return self
         if isinstance(source, Both):
-            left, right = source.left.defined(spark), source.right.defined(spark)
+            left, right = source.left._defined(spark), source.right._defined(spark)
             stream = _both(Both(left, right, source.join))
         else:
             stream = Stream(source, None, (), source)
-        for step in self.steps:
+        for step in self._steps:
             if isinstance(step, Later):
                 stream = stream._then(step.name, step.define)
             else:
@@ -299,31 +299,31 @@ class Stream:
 
     @property
     def _has_operator(self) -> bool:
-        return any(isinstance(step, Operator | Later) for step in self.steps)
+        return any(isinstance(step, Operator | Later) for step in self._steps)
 
     def _then(self, name: str, define: Callable[[pa.Schema], Sequence[Step]]) -> Stream:
         """With the steps that an operator is defined as, for records of this stream."""
-        if self.schema is None:
-            return replace(self, steps=(*self.steps, Later(name, define)))
+        if self._schema is None:
+            return replace(self, _steps=(*self._steps, Later(name, define)))
         stream = self
-        for step in define(to_arrow(self.schema)):
+        for step in define(to_arrow(self._schema)):
             stream = stream._with(step)
         return stream
 
     def _with(self, step: Step, spark: SparkSession | None = None) -> Stream:
-        steps = (*self.steps, step)
+        steps = (*self._steps, step)
         if isinstance(step, Operator):
-            return replace(self, steps=steps, schema=to_spark(step.output))
-        if self.rows is not None and not self._has_operator:
-            rows = step(self.rows)
+            return replace(self, _steps=steps, _schema=to_spark(step.output))
+        if self._rows is not None and not self._has_operator:
+            rows = step(self._rows)
             check_source(rows)
-            return replace(self, steps=steps, rows=rows, schema=rows.schema)
-        schema, spark = None, spark or (None if self.rows is None else self.rows.sparkSession)
-        if self.schema is not None and isinstance(step, Preparation):
-            schema = to_spark(step.columns(to_arrow(self.schema)))
-        elif self.schema is not None and spark is not None:
-            schema = schema_after(spark, self.schema, step)
-        return replace(self, steps=steps, schema=schema)
+            return replace(self, _steps=steps, _rows=rows, _schema=rows.schema)
+        schema, spark = None, spark or (None if self._rows is None else self._rows.sparkSession)
+        if self._schema is not None and isinstance(step, Preparation):
+            schema = to_spark(step.columns(to_arrow(self._schema)))
+        elif self._schema is not None and spark is not None:
+            schema = schema_after(spark, self._schema, step)
+        return replace(self, _steps=steps, _schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,14 +351,14 @@ def then(stream: Stream, operator: Operator) -> Stream:
 def _both(inputs: Both) -> Stream:
     """The records of two inputs."""
     left, right = inputs.left, inputs.right
-    if (left.rows is None) != (right.rows is None):
+    if (left._rows is None) != (right._rows is None):
         raise ConfigError("one input is a DataFrame and the other a schema; make both the same")
-    if left.schema is None or right.schema is None:
+    if left._schema is None or right._schema is None:
         return Stream(inputs, None, (), None)
-    columns = inputs.join.columns(to_arrow(left.schema), to_arrow(right.schema))
-    if left.rows is None or right.rows is None:
+    columns = inputs.join.columns(to_arrow(left._schema), to_arrow(right._schema))
+    if left._rows is None or right._rows is None:
         return Stream(inputs, None, (), to_spark(columns))
-    rows = inputs.join(left.rows, right.rows)
+    rows = inputs.join(left._rows, right._rows)
     check_source(rows)
     return Stream(inputs, rows, (), rows.schema)
 

@@ -157,7 +157,7 @@ class History:
         """The epochs whose intents are retained, in order."""
         return self.files.numbers(INTENTS)
 
-    def control(self, epoch: int) -> int | None:
+    def taken(self, epoch: int) -> int | None:
         """The newest request that the intent of an epoch has taken in."""
         return self._load(intent_name(epoch), "intent", lambda body: int(body["control"]))
 

@@ -28,6 +28,7 @@ from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH, FileRef
+from godwit.testing.order import in_order
 from godwit.testing.prefold import folded
 from godwit.testing.steps import Code, arrow_steps
 from godwit.worker.work import Work
@@ -205,7 +206,7 @@ class Epochs:
         for worker in range(routing.workers):
             mine = routed.filter(pa.array(owners == worker))
             if work.operator.ordered:
-                mine = mine.sort_by(_total_order(work.operator, batch.column_names))
+                mine = in_order(mine, work.operator)
             alone = replace(work, cache=self._cache(worker))
             receipt = replace(alone.run(worker, mine.to_batches()), place=self._place(worker))
             yield Receipt.from_text(receipt.to_text())
@@ -318,7 +319,7 @@ class Simulation(Epochs):
         spark: SparkSession | None = None,
     ) -> None:
         self._spark = spark
-        self._source, steps = arrow_steps(job.stream, spark)
+        self._source, steps = arrow_steps(job._stream, spark)
         if checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="godwit-simulation-")
             weakref.finalize(self, shutil.rmtree, checkpoint, ignore_errors=True)
@@ -339,16 +340,9 @@ class Simulation(Epochs):
         Raises IncompatibleError if that does not fit the state.
         """
         if job is not None:
-            self._source, self._steps = arrow_steps(job.stream, self._spark)
+            self._source, self._steps = arrow_steps(job._stream, self._spark)
         self.driver = self._open(workers, bins)
 
     @property
     def _nothing(self) -> pa.Table:
         return self._source.batch([], [], [])
-
-
-def _total_order(operator: Operator, columns: Sequence[str]) -> list[tuple[str, str]]:
-    """What `ordered` operators are promised: by hash, key, time and content."""
-    first = [HASH, *operator.key.names, *([operator.time] if operator.time else [])]
-    rest = [column for column in columns if column not in first]
-    return [(column, "ascending") for column in (*first, *rest)]

@@ -52,16 +52,16 @@ class Source:
 def arrow_steps(stream: Stream, spark: SparkSession | None) -> tuple[Source, list[Operator | Code]]:
     """Where records come in and what becomes of them; refuses a step that needs Spark, if there is
     none."""
-    if spark is None and stream.rows is not None:
-        spark = stream.rows.sparkSession
-    stream = stream.defined(spark)
-    steps = [_runnable(step, spark) for step in stream.steps]
-    if not isinstance(stream.source, Both):
-        return Source((to_arrow(stream.source),)), steps
-    inputs = [arrow_steps(side, spark) for side in (stream.source.left, stream.source.right)]
+    if spark is None and stream._rows is not None:
+        spark = stream._rows.sparkSession
+    stream = stream._defined(spark)
+    steps = [_runnable(step, spark) for step in stream._steps]
+    if not isinstance(stream._source, Both):
+        return Source((to_arrow(stream._source),)), steps
+    inputs = [arrow_steps(side, spark) for side in (stream._source.left, stream._source.right)]
     code = [[step for step in steps if not isinstance(step, Operator)] for _, steps in inputs]
     schemas = tuple(source.inputs[0] for source, _ in inputs)
-    return Source(schemas, tuple(code), stream.source.join), steps
+    return Source(schemas, tuple(code), stream._source.join), steps
 
 
 def _runnable(step: Step | Later, spark: SparkSession | None) -> Operator | Code:
