@@ -15,7 +15,7 @@ from godwit.errors import (
     RefusedError,
 )
 from godwit.inspect.prometheus import PrometheusFile
-from godwit.inspect.report import EpochReport, OperatorReport
+from godwit.inspect.report import EpochReport, OperatorReport, WorkerReport
 from godwit.log.restore import restore
 from godwit.migration.strategies import all_at_once, batched, fluid, matched, paced
 from godwit.model.routing import Routing, Update
@@ -48,6 +48,7 @@ __all__ = [
     "Stream",
     "Update",
     "Value",
+    "WorkerReport",
     "all_at_once",
     "avg",
     "batched",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -40,8 +40,10 @@ from godwit.spark.pinning import Pinning
 from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
 from godwit.spark.sinks import Sink
+from godwit.spark.start_check import check_start
 from godwit.spark.ticks import with_ticks
 from godwit.spark.types import to_arrow, to_spark
+from godwit.spark.unread_files import FileSource, UnreadWatch
 from godwit.spark.update_stream import with_control
 from godwit.spark.windows import Assign, side_by_side
 from godwit.storage.local import Location
@@ -50,10 +52,11 @@ from godwit.worker.work import CacheSpec
 # Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
 # Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
 START_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",  # Spark would turn it off by itself, with a warning
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
-    )
+    ),
 }
 _STARTING = threading.Lock()  # starts share the user's session, whose settings they change
 
@@ -257,6 +260,10 @@ class Stream:
             )
         return Job(self, sink)
 
+    def start(self, *_: Any, **__: Any) -> NoReturn:
+        """A query ends in a sink before it can start: `to` makes a `Job` of it."""
+        raise ConfigError("end the query in a sink first: .to(gw.files('output')).start(...)")
+
     def then(self, operator: Operator) -> "Stream":
         """With any operator that was made for records of this stream's schema."""
         return replace(self, steps=(*self.steps, operator), schema=to_spark(operator.output))
@@ -313,7 +320,7 @@ class Job:
         operators = [step for step in self.stream.steps if isinstance(step, Operator)]
         given = tables_of(initial or {}, operators)
         copies = check(spark.sparkContext, replicas)
-        self.sink.check(spark, self.stream.schema)
+        check_start(spark, operators, self.stream.schema, self.sink, path)
         history = History(path)
         spark_log.agree(path, path / SPARK, history)
         if not given and history.last() is None and INITIAL in history.intents():
@@ -356,6 +363,7 @@ class Job:
             self.sink,
             path / SPARK,
             pinning,
+            UnreadWatch(FileSource.all(self.stream.source), path / SPARK),
             query_name=query_name,
             listener=listener,
             controlled=control is not None,

@@ -28,6 +28,7 @@ from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt, places
 from godwit.migration.strategies import NOTHING, Paced, Ready
 from godwit.model.routing import Routing
+from godwit.model.unread import UnreadFiles
 from godwit.operators.base import Operator
 from godwit.placement.handover import Seen
 from godwit.placement.slots import Replicas
@@ -127,6 +128,7 @@ class Driver(Control):
         offsets: str,
         backlog: int | None = None,
         executors: Executors = NOWHERE,
+        unread: UnreadFiles | None = None,
     ) -> Intent | Manifest:
         """Decide `epoch`, or return its intent, or its manifest if it is published already.
 
@@ -167,6 +169,7 @@ class Driver(Control):
                     sources=decision.sources,
                     given=self._given,
                     backlog=backlog,
+                    unread=unread,
                     placement=self._placements.state.to_json(),
                 )
             )

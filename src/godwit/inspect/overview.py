@@ -20,6 +20,7 @@ from godwit.migration.migration import EndedMigration, MigrationState
 from godwit.migration.strategies import left
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
+from godwit.model.unread import UnreadFiles
 from godwit.placement.handover import HandoverState
 from godwit.placement.slots import Placement, Replicas
 from godwit.state.tree import Tree
@@ -125,7 +126,8 @@ class ExecutorView:
 class Overview:
     """A query: `epoch` is the newest published one, `begun` the newest decided one.
 
-    `backlog` is how many offsets the latter leaves to read, if the sources tell. Where workers are
+    `backlog` is how many offsets the latter leaves to read, if the sources tell, `unread` are the
+    files that wait, if sources are of files. Where workers are
     pinned, there are `executors`, and `handovers`, in the order in which they were asked for.
     Requests are `waiting` until the newest decided epoch has taken them in; of the last ones it
     says which were `refused`, and why.
@@ -142,6 +144,7 @@ class Overview:
     handovers: tuple[HandoverState, ...] = ()
     waiting: tuple[WaitingRequest, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    unread: UnreadFiles | None = None
 
     @classmethod
     def of(cls, checkpoint: Path) -> "Overview":
@@ -162,6 +165,7 @@ class Overview:
             handovers=_handovers(manifest, intent),
             waiting=tuple(history.requests.waiting(after=intent.control)),
             refused=intent.refused,
+            unread=intent.unread,
         )
 
     def operator(self, name: str | None) -> OperatorView:

@@ -14,7 +14,19 @@ from godwit.migration.timeline import Timeline
 from godwit.model.loads import Loads
 from godwit.model.routing import Routing
 from godwit.model.time import show
+from godwit.model.unread import UnreadFiles
 from godwit.placement.slots import Placement, Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """One worker of one operator in one epoch, with its seconds part by part."""
+
+    worker: int
+    records: int
+    rows: int
+    fetched: int
+    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,7 @@ class OperatorReport:
     left: int
     migration: int | None
     seconds: Mapping[str, float]
+    by_worker: Sequence[WorkerReport] = ()
 
     @classmethod
     def of(
@@ -79,19 +92,33 @@ class OperatorReport:
             left=len(left(routing, migration.goal)) if migration else 0,
             migration=migration.id if migration else None,
             seconds={p: max(r["seconds"].get(p, 0.0) for r in receipts) for p in parts},
+            by_worker=tuple(
+                WorkerReport(r["worker"], r["records"], r["rows"], r["fetched"], r["seconds"])
+                for r in sorted(receipts, key=lambda receipt: receipt["worker"])
+            ),
         )
 
     def __str__(self) -> str:
-        text = f"{self.name}: {self.workers} workers, {self.rows:,} rows changed"
+        text = (
+            f"{self.name}: {_number(self.workers, 'worker')}, {_number(self.rows, 'row')} changed"
+        )
         if self.watermark is not None:
             text += f", watermark {show(self.watermark)}"
         if self.late:
             text += f", {self.late:,} late"
         if self.moved:
-            text += f", {self.moved:,} bins moved"
+            text += f", {_number(self.moved, 'bin')} moved"
         if self.migration is not None:
-            text += f", migration {self.migration} has {self.left:,} bins to go"
+            text += f", migration {self.migration} has {_number(self.left, 'bin')} to go"
         return text
+
+
+def _number(count: int, what: str) -> str:
+    """
+    >>> _number(1, "worker"), _number(2_000, "row")
+    ('1 worker', '2,000 rows')
+    """
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _records(receipts: Sequence[Mapping[str, Any]], bins: npt.NDArray[np.bool_]) -> int:
@@ -130,7 +157,8 @@ class EpochReport:
     """One epoch from its begin to its delivery; `parts` of `seconds` are by name.
 
     `backlog` is how many offsets it leaves to read, of those that were there when the epoch before
-    was planned, if the sources tell: records of Kafka, for example. `places` has the executor that
+    was planned, if the sources tell: records of Kafka, for example. `unread` are the files that
+    wait, where sources are of files, as of a look a few seconds ago. `places` has the executor that
     each worker ran on, `replicas` is where copies of their state are to be, and how far these are.
     """
 
@@ -141,6 +169,7 @@ class EpochReport:
     backlog: int | None = None
     places: Mapping[int, str] = field(default_factory=dict)
     replicas: Sequence[ReplicaReport] = ()
+    unread: UnreadFiles | None = None
 
     @classmethod
     def of(
@@ -152,6 +181,7 @@ class EpochReport:
         parts: Mapping[str, float],
         backlog: int | None = None,
         replicas: Sequence[ReplicaReport] = (),
+        unread: UnreadFiles | None = None,
     ) -> Self:
         operators = {
             name: OperatorReport.of(
@@ -167,6 +197,7 @@ class EpochReport:
             backlog,
             places(manifest),
             tuple(replicas),
+            unread,
         )
 
     @property
@@ -178,7 +209,9 @@ class EpochReport:
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.parts.items())
         operators = "; ".join(str(operator) for operator in self.operators.values())
         behind = f", {self.backlog:,} waiting" if self.backlog else ""
+        if self.unread is not None and self.unread.files:
+            behind += f", {self.unread}"
+        records = _number(self.records, "record")
         return (
-            f"epoch {self.epoch}: {self.records:,} records in {self.seconds:.2f} s ({parts})"
-            f"{behind}; {operators}"
+            f"epoch {self.epoch}: {records} in {self.seconds:.2f} s ({parts}){behind}; {operators}"
         )

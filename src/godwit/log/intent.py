@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from godwit.model.routing import Routing
+from godwit.model.unread import UnreadFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,9 @@ class Intent:
     last two are JSON that the log does not look into. So are watermarks, for operators that have
     one, in microseconds since 1970. `given` is the number of workers that the program named at its
     start, if it did. `backlog` is how many offsets of the sources the epoch leaves to read, if they
-    tell; it decides nothing. `placement` says, where workers are pinned, which `executors` there
-    are, the executor of each of the `workers`, and those that hold `replicas` of it.
+    tell, `unread` the files of theirs that wait; both decide nothing. `placement` says, where
+    workers are pinned, which `executors` there are, the executor of each of the `workers`, and
+    those that hold `replicas` of it.
     """
 
     epoch: int
@@ -35,6 +37,7 @@ class Intent:
     sources: Sequence[str] = ()
     given: int | None = None
     backlog: int | None = None
+    unread: UnreadFiles | None = None
     placement: Mapping[str, Any] | None = None
 
     def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
@@ -56,6 +59,7 @@ class Intent:
             "sources": list(self.sources),
             "given": self.given,
             "backlog": self.backlog,
+            "unread": self.unread and self.unread.to_json(),
             "placement": self.placement,
         }
 
@@ -78,5 +82,6 @@ class Intent:
             sources=tuple(data["sources"]),
             given=data["given"],
             backlog=data["backlog"],
+            unread=UnreadFiles.from_json(data["unread"]) if data.get("unread") else None,
             placement=data.get("placement"),
         )

@@ -35,11 +35,13 @@ from godwit.spark.prefold import can_fold, fold
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import FilesSink, Sink
-from godwit.spark.ticks import Ticker
+from godwit.spark.ticks import SeenTicks, Ticker
 from godwit.spark.types import to_spark
+from godwit.spark.unread_files import UnreadWatch
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
 from godwit.state.table import FileRef
+from godwit.storage.local import LocalStore
 from godwit.worker.executor_process import executor_id
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.work import Work
@@ -128,6 +130,7 @@ class Engine:
     sink: Sink
     spark_log: Path
     pinning: Pinning
+    unread: UnreadWatch
     query_name: str | None = None
     listener: Listener | None = None
     controlled: bool = False  # batches have updates among their records
@@ -156,6 +159,7 @@ class Engine:
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         spark = batch.sparkSession
         self.ticker.hold()
+        self._seen_ticks.sweep()
         query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
         assert query is not None  # Spark writes both before an epoch runs
         assert offsets is not None
@@ -166,7 +170,7 @@ class Engine:
             wishes, batch = split(batch)
         backlog = behind(self.spark_query, source_offsets(self.spark_log, epoch))
         executors = self.pinning.executors()
-        decided = self.driver.begin(epoch, query, offsets, backlog, executors)
+        decided = self.driver.begin(epoch, query, offsets, backlog, executors, self.unread.look())
         clock.lap("decide")
         if isinstance(decided, Intent):
             receipts = self._compute(batch, decided)
@@ -185,7 +189,14 @@ class Engine:
         watermarks = self.driver.watermarks
         replicas = self.driver.replica_reports()
         report = EpochReport.of(
-            decided, before, timelines, watermarks, clock.parts, backlog, replicas
+            decided,
+            before,
+            timelines,
+            watermarks,
+            clock.parts,
+            backlog,
+            replicas,
+            self.unread.known,
         )
         self._tell(report)
         self.ticker.go_on(report.records)
@@ -268,7 +279,9 @@ class Engine:
     def _linked(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
         if self._last_steps or not isinstance(self.sink, FilesSink):
             return False
-        return self.sink.link(epoch, [self.driver.root / ref.name for ref in refs], commit)
+        return self.sink.deliver_as_they_are(
+            epoch, [self.driver.root / ref.name for ref in refs], commit
+        )
 
     def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:
         """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
@@ -283,6 +296,10 @@ class Engine:
     @cached_property
     def ticker(self) -> Ticker:
         return Ticker(self.driver, self.pinning, self.interval)
+
+    @cached_property
+    def _seen_ticks(self) -> SeenTicks:
+        return SeenTicks(LocalStore(self.driver.root))
 
     @cached_property
     def _last_operator(self) -> Operator:

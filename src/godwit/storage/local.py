@@ -43,12 +43,12 @@ atomic and durable, which local filesystems have
     path: Path
 
     @classmethod
-    def parse(cls, text: str | os.PathLike[str]) -> Self:
+    def parse(cls, text: str | os.PathLike[str], what: str = "checkpoint") -> Self:
         """The location that a path or a file: URL names; every other filesystem is refused."""
         text = os.fspath(text)
         if not text:
-            raise ConfigError("a checkpoint needs a location: a local path or a file: URL")
-        path = _path_of(text)
+            raise ConfigError(f"a {what} needs a location: a local path or a file: URL")
+        path = _path_of(text, what)
         if wild := _WILD.search(str(path)):
             raise ConfigError(
                 f"{text}: holds '{wild[0]}', which Spark takes for a pattern; use another path"
@@ -56,27 +56,27 @@ atomic and durable, which local filesystems have
         return cls(path)
 
     @classmethod
-    def to_write(cls, text: str | os.PathLike[str]) -> Self:
+    def to_write(cls, text: str | os.PathLike[str], what: str = "checkpoint") -> Self:
         """The same for who writes there: a mounted network filesystem is refused, too."""
-        location = cls.parse(text)
+        location = cls.parse(text, what)
         if _REMOTE.fullmatch(kind := _mounted(location.path)):
-            raise _unfit(os.fspath(text), kind)
+            raise _unfit(os.fspath(text), kind, what)
         return location
 
 
-def _path_of(text: str) -> Path:
+def _path_of(text: str, what: str) -> Path:
     match = _SCHEME.match(text)
     if match is None:
         return Path(text).absolute()
     scheme, rest = match.groups()
     if scheme.lower() != "file":
-        raise _unfit(text, scheme)
+        raise _unfit(text, scheme, what)
     return _path_of_url(text, rest)
 
 
-def _unfit(text: str, filesystem: str) -> ConfigError:
+def _unfit(text: str, filesystem: str, what: str) -> ConfigError:
     return ConfigError(
-        f"{text}: the filesystem '{filesystem}' does not qualify for a checkpoint; "
+        f"{text}: the filesystem '{filesystem}' does not qualify for a {what}; "
         "use a local path or a file: URL. Publishing an epoch needs an exclusive "
         "create that is atomic and durable, which local filesystems have"
     )

@@ -1,0 +1,68 @@
+"""What a sink is, and what sinks with a column `epoch` share."""
+
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from godwit.errors import ConfigError
+
+EPOCH: Final = "epoch"
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes the outputs of each epoch, in the order of the epochs, after the epoch is published.
+
+    After a crash the newest epoch may be delivered again: the same epoch, commit and rows. A sink
+    of your own needs the three members below and no base class; hand it to `.to(...)`. It is
+    exactly once if it recognises a commit that it has, for example by keeping the id in the same
+    transaction as the rows:
+
+        class Postgres:
+            guarantee = "exactly once: rows and commit id are one transaction"
+
+            def check(self, spark, schema, checkpoint):
+                connect().execute("CREATE TABLE IF NOT EXISTS commits (id TEXT PRIMARY KEY)")
+
+            def deliver(self, epoch, rows, commit, count):
+                with connect() as transaction:
+                    if transaction.add_unless_there("commits", commit):
+                        transaction.copy("results", rows.toArrow())
+
+    Its methods run in the driver. An error that `deliver` raises fails the query; the epoch is
+    delivered again at the next start.
+    """
+
+    @property
+    def guarantee(self) -> str:
+        """What a reader can rely on, in one sentence."""
+        ...
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: Path) -> None:
+        """Refuse what cannot work before the query in `checkpoint` starts, by a ConfigError; make
+        what the first epoch needs. `schema` is that of the rows to come."""
+        ...
+
+    def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
+        """Take the rows of an epoch. `commit` is the unique id of its manifest.
+
+        `count` rows came out of the last operator; DataFrame code after it may have changed that.
+        """
+        ...
+
+
+def check_no_epoch(schema: StructType) -> None:
+    """Refuse an output that has a column of the name that the sink adds."""
+    for name in schema.names:
+        if name.lower() == EPOCH:
+            raise ConfigError(
+                f"the output has a column '{name}', but the sink adds one of that name; rename it"
+            )
+
+
+def with_epoch(schema: StructType) -> StructType:
+    """The schema of rows with their epoch; every column may be null."""
+    fields = [StructField(field.name, field.dataType) for field in schema]
+    return StructType([*fields, StructField(EPOCH, LongType())])
