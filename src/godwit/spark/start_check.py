@@ -1,6 +1,7 @@
 """What is checked before a query starts, so that a mistake is one message and not Spark's log."""
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -30,9 +31,16 @@ def check_start(
 ) -> None:
     """Raise ConfigError if executors cannot run Godwit or be sent an operator, or if the sink
     refuses the output."""
+    hush_pandas()
     check_operators(operators)
     sink.check(spark, schema, path)
     check_python(spark)
+
+
+def hush_pandas() -> None:
+    """Spark warns of pandas 3 whenever a function works on Arrow data, as all of Godwit's do, and
+    none of them uses pandas."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
 def check_python(spark: SparkSession) -> None:
