@@ -19,10 +19,11 @@ from godwit.inspect.report import EpochReport, OperatorReport, WorkerReport
 from godwit.log.restore import restore
 from godwit.migration.strategies import all_at_once, batched, fluid, matched, paced
 from godwit.model.routing import Routing, Update
+from godwit.model.unread import UnreadFiles
 from godwit.operators.forms import List, Map, Value
 from godwit.operators.windows import counted, session, sliding, tumbling
 from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
-from godwit.spark.sinks import console, files, foreach_batch, memory, table
+from godwit.spark.sinks import Sink, console, files, foreach_batch, memory, table
 from godwit.spark.state_reader import read_state
 
 __all__ = [
@@ -44,8 +45,10 @@ __all__ = [
     "RefusedError",
     "Routing",
     "Scheduled",
+    "Sink",
     "SparkCheckpoint",
     "Stream",
+    "UnreadFiles",
     "Update",
     "Value",
     "WorkerReport",

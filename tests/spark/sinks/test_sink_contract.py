@@ -1,6 +1,7 @@
 """Every sink, and one of a user's own, holds what its guarantee says."""
 
 import re
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,18 +24,29 @@ SCHEMA = to_spark(parse("k string, n bigint"))
 Rows = list[tuple[int, int]]  # the epoch and number of each
 
 
-@dataclass
-class OwnSink:
-    """A sink as a user writes it: rows under the id of their commit."""
+class Sqlite:
+    """A sink as a user writes it: the example in the docstring of `Sink`."""
 
-    place: dict[str, Rows]
-    guarantee: str = "exactly once: rows are kept by commit"
+    guarantee = "exactly once: rows and the id of their commit are one transaction"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def check(self, spark: SparkSession, schema: StructType, checkpoint: Path) -> None:
-        pass
+        with sqlite3.connect(self.path) as database:
+            database.execute("CREATE TABLE IF NOT EXISTS counts (epoch, word, n)")
+            database.execute("CREATE TABLE IF NOT EXISTS commits (id PRIMARY KEY)")
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
-        self.place[commit] = [(epoch, row.n) for row in rows.collect()]
+        counts = [(epoch, row.k, row.n) for row in rows.collect()]
+        with sqlite3.connect(self.path) as database:
+            added = database.execute("INSERT OR IGNORE INTO commits VALUES (?)", [commit])
+            if added.rowcount:
+                database.executemany("INSERT INTO counts VALUES (?, ?, ?)", counts)
+
+    def delivered(self) -> Rows:
+        with sqlite3.connect(self.path) as database:
+            return database.execute("SELECT epoch, n FROM counts").fetchall()
 
 
 @dataclass
@@ -104,12 +116,7 @@ def place(
         case "console":
             yield Place(sinks.console, lambda: printed(capsys.readouterr().out), checkpoint)
         case "own":
-            kept: dict[str, Rows] = {}
-            yield Place(
-                lambda: OwnSink(kept),
-                lambda: [row for rows in kept.values() for row in rows],
-                checkpoint,
-            )
+            yield Place(lambda: Sqlite(out), lambda: Sqlite(out).delivered(), checkpoint)
 
 
 def printed(text: str) -> Rows:

@@ -17,19 +17,25 @@ class Sink(Protocol):
 
     After a crash the newest epoch may be delivered again: the same epoch, commit and rows. A sink
     of your own needs the three members below and no base class; hand it to `.to(...)`. It is
-    exactly once if it recognises a commit that it has, for example by keeping the id in the same
-    transaction as the rows:
+    exactly once if it recognises a commit that it has, as this one does:
 
-        class Postgres:
-            guarantee = "exactly once: rows and commit id are one transaction"
+        class Sqlite:
+            guarantee = "exactly once: rows and the id of their commit are one transaction"
+
+            def __init__(self, path):
+                self.path = path
 
             def check(self, spark, schema, checkpoint):
-                connect().execute("CREATE TABLE IF NOT EXISTS commits (id TEXT PRIMARY KEY)")
+                with sqlite3.connect(self.path) as database:
+                    database.execute("CREATE TABLE IF NOT EXISTS counts (epoch, word, n)")
+                    database.execute("CREATE TABLE IF NOT EXISTS commits (id PRIMARY KEY)")
 
             def deliver(self, epoch, rows, commit, count):
-                with connect() as transaction:
-                    if transaction.add_unless_there("commits", commit):
-                        transaction.copy("results", rows.toArrow())
+                counts = [(epoch, row.word, row.n) for row in rows.collect()]
+                with sqlite3.connect(self.path) as database:
+                    added = database.execute("INSERT OR IGNORE INTO commits VALUES (?)", [commit])
+                    if added.rowcount:
+                        database.executemany("INSERT INTO counts VALUES (?, ?, ?)", counts)
 
     Its methods run in the driver. An error that `deliver` raises fails the query; the epoch is
     delivered again at the next start.
