@@ -23,10 +23,11 @@ from godwit.errors import (
     RefusedError,
 )
 from godwit.inspect.prometheus import PrometheusFile
-from godwit.inspect.report import EpochReport, OperatorReport, ReplicaReport
+from godwit.inspect.report import EpochReport, OperatorReport, ReplicaReport, WorkerReport
 from godwit.migration.strategies import Strategy, all_at_once, batched, fluid, matched, paced
 from godwit.model.options import AvailableNow, Options, available_now
 from godwit.model.routing import Move, Routing, Update
+from godwit.model.unread import UnreadFiles
 from godwit.operators.events import Event
 from godwit.operators.forms import List, Map, Value
 from godwit.operators.windows import (
@@ -85,8 +86,10 @@ __all__ = [
     "SparkCheckpoint",
     "Strategy",
     "Stream",
+    "UnreadFiles",
     "Update",
     "Value",
+    "WorkerReport",
     "all_at_once",
     "available_now",
     "avg",

@@ -7,6 +7,7 @@ from godwit.inspect.prometheus import PrometheusFile
 from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.migration.strategies import batched
 from godwit.model.routing import Routing
+from godwit.model.unread import UnreadFiles
 from godwit.placement.slots import Held, Placement
 from tests.support.simulated import simulate, words
 
@@ -33,6 +34,25 @@ def test_a_line_for_people(tmp_path: Path) -> None:
     )
 
 
+def test_one_is_not_many(tmp_path: Path) -> None:
+    one = report(tmp_path)
+    counts = replace(one.operators["counts"], workers=1, rows=1, moved=1, left=1, records=1)
+    assert str(replace(one, operators={"counts": counts})) == (
+        "epoch 1: 1 record in 0.21 s (decide 0.01, compute 0.20); "
+        "counts: 1 worker, 1 row changed, watermark 1970-01-01 00:00:05, 1 bin moved, "
+        "migration 1 has 1 bin to go"
+    )
+
+
+def test_files_that_wait(tmp_path: Path) -> None:
+    waiting = replace(report(tmp_path / "checkpoint"), unread=UnreadFiles(12, 34.5))
+    assert ", 12 files waiting, the oldest for 34 s; counts: " in str(waiting)
+    assert "waiting" not in str(replace(waiting, unread=UnreadFiles(0)))
+    PrometheusFile(tmp_path / "godwit.prom")(waiting)
+    lines = (tmp_path / "godwit.prom").read_text().splitlines()
+    assert {"godwit_unread_files 12", "godwit_unread_oldest_seconds 34.5"} <= set(lines)
+
+
 def test_a_file_for_prometheus(tmp_path: Path) -> None:
     collect = PrometheusFile(tmp_path / "godwit.prom")
     one = report(tmp_path / "checkpoint")
@@ -49,7 +69,12 @@ def test_a_file_for_prometheus(tmp_path: Path) -> None:
         'godwit_watermark_seconds{operator="counts"} 5.0',
         "# TYPE godwit_records_total counter",
     } <= set(lines)
-    assert any(line.startswith('godwit_worker_seconds{operator="counts",part="') for line in lines)
+    for worker in range(4):
+        labels = f'{{operator="counts",worker="{worker}"'
+        assert any(line.startswith(f'godwit_worker_seconds{labels},part="') for line in lines)
+        assert any(line.startswith(f"godwit_worker_fetched{labels}}} ") for line in lines)
+    records = [line for line in lines if line.startswith("godwit_worker_records{")]
+    assert sum(int(line.rpartition(" ")[2]) for line in records) == 3
     assert [path.name for path in tmp_path.glob("*.prom")] == ["godwit.prom"]
 
 

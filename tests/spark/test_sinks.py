@@ -1,6 +1,7 @@
 """Each sink holds what it guarantees, also when an epoch is delivered again."""
 
 import json
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from godwit.errors import ConfigError, DamagedFileError
+from godwit.errors import ConfigError
 from godwit.model.schema import parse
 from godwit.spark import sinks
 from godwit.spark.sinks import FilesSink, Sink
@@ -37,10 +38,18 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def files(spark: SparkSession, out: Path) -> FilesSink:
+def checkpoint(tmp_path: Path) -> Path:
+    """Of the query with the id `q`."""
+    (tmp_path / "checkpoint" / "spark").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "spark" / "metadata").write_text('{"id": "q"}')
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def files(spark: SparkSession, out: Path, checkpoint: Path) -> FilesSink:
     sink = sinks.files(out)
     assert isinstance(sink, FilesSink)
-    sink.check(spark, SCHEMA)
+    sink.check(spark, SCHEMA, str(checkpoint))
     return sink
 
 
@@ -52,49 +61,55 @@ def table(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     spark.sql(f"DROP DATABASE {database} CASCADE")
 
 
-def test_files_hold_each_epoch_once(spark: SparkSession, files: FilesSink, out: Path) -> None:
-    files.deliver(0, rows(spark, 1, 2), "a", 2)
-    files.deliver(1, rows(spark, 3), "b", 1)
-    files.deliver(1, rows(spark, 3), "b", 1)
+def test_files_hold_each_epoch_once(
+    spark: SparkSession, files: FilesSink, out: Path, checkpoint: Path
+) -> None:
+    files.deliver(0, rows(spark, 1, 2), "q/a", 2)
+    files.deliver(1, rows(spark, 3), "q/b", 1)
+    files.deliver(1, rows(spark, 3), "q/b", 1)
     assert delivered(spark.read.parquet(str(out))) == {(0, 1), (0, 2), (1, 3)}
-    assert json.loads((out / "epoch=1/_godwit.json").read_text()) == {"epoch": 1, "commit": "b"}
+    assert json.loads((out / "epoch=1/_godwit.json").read_text()) == {
+        "epoch": 1,
+        "commit": "q/b",
+        "checkpoint": str(checkpoint),
+    }
 
 
 def test_files_of_an_epoch_without_rows_are_not_made(
     spark: SparkSession, files: FilesSink, out: Path
 ) -> None:
-    files.deliver(0, rows(spark), "a", 0)
+    files.deliver(0, rows(spark), "q/a", 0)
     assert not (out / "epoch=0").exists()
-    files.deliver(1, rows(spark, 9), "b", 0)
+    files.deliver(1, rows(spark, 9), "q/b", 0)
     assert delivered(spark.read.parquet(str(out))) == {(1, 9)}
-    assert files.link(2, [], "c")
+    assert files.deliver_as_they_are(2, [], "q/c")
     assert not (out / "epoch=2").exists()
-    with pytest.raises(DamagedFileError, match="holds commit b, not commit z"):
-        files.link(1, [], "z")
+    with pytest.raises(ConfigError, match="holds commit q/b, not commit q/z"):
+        files.deliver_as_they_are(1, [], "q/z")
 
 
 def test_files_of_another_history_are_not_overwritten(
     spark: SparkSession, files: FilesSink, out: Path
 ) -> None:
-    files.deliver(0, rows(spark, 1), "a", 1)
+    files.deliver(0, rows(spark, 1), "q/a", 1)
     for values in ((2,), ()):
         with pytest.raises(
-            DamagedFileError, match=r"holds commit a, not commit z.*another history"
+            ConfigError, match=r"holds commit q/a, not commit q/z.*before its .* was restored"
         ):
-            files.deliver(0, rows(spark, *values), "z", len(values))
+            files.deliver(0, rows(spark, *values), "q/z", len(values))
     assert delivered(spark.read.parquet(str(out))) == {(0, 1)}
 
 
 def test_files_of_later_epochs_are_another_history(
-    spark: SparkSession, files: FilesSink, out: Path
+    spark: SparkSession, files: FilesSink, out: Path, checkpoint: Path
 ) -> None:
     for epoch in (3, 10, 11):
-        files.deliver(epoch, rows(spark, epoch), str(epoch), 1)
+        files.deliver(epoch, rows(spark, epoch), f"q/{epoch}", 1)
     restored = sinks.files(out)
-    restored.check(spark, SCHEMA)
-    with pytest.raises(DamagedFileError, match=r"epoch=10: .*only come to epoch 4"):
-        restored.deliver(4, rows(spark, 4), "z", 1)
-    restored.deliver(11, rows(spark, 11), "11", 1)
+    restored.check(spark, SCHEMA, str(checkpoint))
+    with pytest.raises(ConfigError, match=r"epoch=10 is there .* only come to epoch 4"):
+        restored.deliver(4, rows(spark, 4), "q/z", 1)
+    restored.deliver(11, rows(spark, 11), "q/11", 1)
 
 
 @pytest.mark.parametrize("receipt", [None, "", "{", "[]", "{}"])
@@ -106,20 +121,67 @@ def test_a_foreign_directory_is_not_overwritten(
     (foreign / "data").write_text("precious")
     if receipt is not None:
         (foreign / "_godwit.json").write_text(receipt)
-    with pytest.raises(DamagedFileError, match="not written by this sink"):
-        files.deliver(0, rows(spark, 1), "a", 1)
+    with pytest.raises(ConfigError, match="not written by this sink"):
+        files.deliver(0, rows(spark, 1), "q/a", 1)
     assert (foreign / "data").read_text() == "precious"
+
+
+def test_files_of_another_query_are_told_at_the_start(
+    spark: SparkSession, files: FilesSink, out: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    files.deliver(0, rows(spark, 1), "q/a", 1)
+    with pytest.raises(ConfigError) as told:
+        sinks.files(out).check(spark, SCHEMA, str(tmp_path / "new"))
+    assert str(told.value) == (
+        f"{out} holds the output of another query in checkpoint {checkpoint}. Name another output "
+        "directory for this one, or delete this directory. Nothing was overwritten"
+    )
+    (checkpoint / "spark" / "metadata").unlink()
+    with pytest.raises(ConfigError, match=f"{checkpoint}, which has been deleted since"):
+        sinks.files(out).check(spark, SCHEMA, str(checkpoint))
+
+
+def test_files_without_a_checkpoint_in_their_receipt_are_told_as_well(
+    spark: SparkSession, files: FilesSink, out: Path, tmp_path: Path
+) -> None:
+    """As versions before this one wrote it."""
+    files.deliver(0, rows(spark, 1), "q/a", 1)
+    (out / "epoch=0/_godwit.json").write_text('{"epoch": 0, "commit": "q/a"}')
+    files.deliver(0, rows(spark, 1), "q/a", 1)
+    with pytest.raises(ConfigError, match=r"holds the output of another query\. Name another"):
+        sinks.files(out).check(spark, SCHEMA, str(tmp_path / "new"))
+
+
+def test_output_columns_that_come_and_go_are_null_in_other_epochs(
+    spark: SparkSession, files: FilesSink, out: Path, checkpoint: Path
+) -> None:
+    files.deliver(0, rows(spark, 1), "q/a", 1)
+    later = rows(spark, 2).selectExpr("n", "named_struct('at', timestamp '2024-01-01') AS extra")
+    changed = sinks.files(out)
+    changed.check(spark, later.schema, str(checkpoint))
+    changed.deliver(1, later, "q/b", 1)
+    found = spark.read.parquet(str(out)).selectExpr("epoch", "n", "k", "string(extra.at) AS at")
+    assert sorted(found.collect()) == [
+        (0, 1, "k1", None),
+        (1, 2, None, "2024-01-01 00:00:00"),
+    ]
+    schema_file = out / "_common_metadata"
+    written = schema_file.stat().st_mtime_ns
+    again = sinks.files(out)
+    again.check(spark, later.schema, str(checkpoint))
+    again.deliver(2, later, "q/c", 1)
+    assert schema_file.stat().st_mtime_ns == written
 
 
 def test_leftovers_of_dead_attempts_are_invisible_and_removed(
     spark: SparkSession, files: FilesSink, out: Path
 ) -> None:
     staging = out / "_staging"
-    files.deliver(0, rows(spark, 1), "a", 1)
+    files.deliver(0, rows(spark, 1), "q/a", 1)
     for name in ("0-dead", "1-dead", "2-alive-elsewhere"):
         rows(spark, 7).write.parquet(str(staging / name))
     assert delivered(spark.read.parquet(str(out))) == {(0, 1)}
-    files.deliver(1, rows(spark, 2), "b", 1)
+    files.deliver(1, rows(spark, 2), "q/b", 1)
     assert [stage.name for stage in staging.iterdir()] == ["2-alive-elsewhere"]
     assert delivered(spark.read.parquet(str(out))) == {(0, 1), (1, 2)}
 
@@ -127,7 +189,7 @@ def test_leftovers_of_dead_attempts_are_invisible_and_removed(
 def test_a_failed_attempt_leaves_nothing(spark: SparkSession, files: FilesSink, out: Path) -> None:
     failing = spark.range(1).selectExpr("'k' AS k", "assert_true(false, 'no') IS NULL AS n")
     with pytest.raises(PySparkException, match="no"):
-        files.deliver(0, failing, "a", 1)
+        files.deliver(0, failing, "q/a", 1)
     assert list((out / "_staging").iterdir()) == []
     assert not (out / "epoch=0").exists()
 
@@ -136,91 +198,100 @@ def test_two_drivers_that_deliver_the_same_commit_agree(
     spark: SparkSession, files: FilesSink, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one gets in between this one's look and its rename."""
-    sync = sinks._sync_tree
+    module = sys.modules[FilesSink.__module__]
+    sync = module._sync_tree
 
     def overtaken(stage: Path) -> None:
-        monkeypatch.setattr(sinks, "_sync_tree", sync)
-        sinks.files(out).deliver(0, rows(spark, 1), "a", 1)
+        monkeypatch.setattr(module, "_sync_tree", sync)
+        sinks.files(out).deliver(0, rows(spark, 1), "q/a", 1)
         sync(stage)
 
-    monkeypatch.setattr(sinks, "_sync_tree", overtaken)
-    files.deliver(0, rows(spark, 1), "a", 1)
+    monkeypatch.setattr(module, "_sync_tree", overtaken)
+    files.deliver(0, rows(spark, 1), "q/a", 1)
     assert delivered(spark.read.parquet(str(out))) == {(0, 1)}
     assert list((out / "_staging").iterdir()) == []
 
 
-def test_files_take_the_options_of_their_format(spark: SparkSession, out: Path) -> None:
+def test_files_take_the_options_of_their_format(
+    spark: SparkSession, out: Path, checkpoint: Path
+) -> None:
     sink = sinks.files(out, "csv", header=True, sep=";")
-    sink.check(spark, SCHEMA)
-    sink.deliver(0, rows(spark, 1).coalesce(1), "a", 1)
+    sink.check(spark, SCHEMA, str(checkpoint))
+    sink.deliver(0, rows(spark, 1).coalesce(1), "q/a", 1)
     (data,) = (out / "epoch=0").glob("*.csv")
     assert data.read_text() == "k;n\nk1;1\n"
 
 
-def test_what_cannot_work_is_refused_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="s3a"):
+def test_what_cannot_work_is_refused_at_the_start(
+    spark: SparkSession, tmp_path: Path, checkpoint: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"s3a.* does not qualify for a sink; use a local path"):
         sinks.files("s3a://bucket/out")
     with pytest.raises(ConfigError, match="unknown file format 'parket'"):
-        sinks.files(tmp_path, "parket").check(spark, SCHEMA)
+        sinks.files(tmp_path, "parket").check(spark, SCHEMA, str(checkpoint))
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file"):
-        sinks.files(tmp_path / "file").check(spark, SCHEMA)
+        sinks.files(tmp_path / "file").check(spark, SCHEMA, str(checkpoint))
     taken = to_spark(parse("Epoch int"))
     for sink in (sinks.files(tmp_path), sinks.table("t"), sinks.memory("m")):
         with pytest.raises(ConfigError, match="column 'Epoch'"):
-            sink.check(spark, taken)
+            sink.check(spark, taken, str(checkpoint))
 
 
-def test_a_table_has_a_partition_an_epoch(spark: SparkSession, table: str) -> None:
+def test_a_table_has_a_partition_an_epoch(
+    spark: SparkSession, table: str, checkpoint: Path
+) -> None:
     sink = sinks.table(table)
-    sink.check(spark, SCHEMA)
-    sink.deliver(0, rows(spark, 1, 2), "a", 2)
-    sink.deliver(1, rows(spark, 3).select("n", "k"), "b", 1)
-    sink.deliver(1, rows(spark, 3), "b", 1)
+    sink.check(spark, SCHEMA, str(checkpoint))
+    sink.deliver(0, rows(spark, 1, 2), "q/a", 2)
+    sink.deliver(1, rows(spark, 3).select("n", "k"), "q/b", 1)
+    sink.deliver(1, rows(spark, 3), "q/b", 1)
     assert delivered(spark.table(table)) == {(0, 1), (0, 2), (1, 3)}
 
-    sinks.table(table).check(spark, SCHEMA)
-    sink.deliver(1, rows(spark), "c", 0)
+    sinks.table(table).check(spark, SCHEMA, str(checkpoint))
+    sink.deliver(1, rows(spark), "q/c", 0)
     assert delivered(spark.table(table)) == {(0, 1), (0, 2)}
 
 
-def test_a_table_of_another_shape_is_refused(spark: SparkSession, table: str) -> None:
+def test_a_table_of_another_shape_is_refused(
+    spark: SparkSession, table: str, checkpoint: Path
+) -> None:
     spark.sql(f"CREATE TABLE {table} (k string, n bigint, epoch bigint) USING parquet")
     with pytest.raises(ConfigError, match="not partitioned"):
-        sinks.table(table).check(spark, SCHEMA)
+        sinks.table(table).check(spark, SCHEMA, str(checkpoint))
     spark.sql(f"DROP TABLE {table}")
-    sinks.table(table).check(spark, SCHEMA)
+    sinks.table(table).check(spark, SCHEMA, str(checkpoint))
     with pytest.raises(ConfigError, match="has the columns k, n, the query's output k, other"):
-        sinks.table(table).check(spark, to_spark(parse("k string, other bigint")))
+        sinks.table(table).check(spark, to_spark(parse("k string, other bigint")), str(checkpoint))
 
 
-def test_memory_is_a_view_of_all_epochs(spark: SparkSession) -> None:
+def test_memory_is_a_view_of_all_epochs(spark: SparkSession, checkpoint: Path) -> None:
     sink = sinks.memory("remembered")
-    sink.check(spark, SCHEMA)
+    sink.check(spark, SCHEMA, str(checkpoint))
     assert delivered(spark.table("remembered")) == set()
     batches = spark.newSession()
-    sink.deliver(0, rows(batches, 1), "a", 1)
-    sink.deliver(1, rows(batches), "b", 0)
-    sink.deliver(2, rows(batches, 2, 3), "c", 2)
-    sink.deliver(2, rows(batches, 2, 3), "c", 2)
+    sink.deliver(0, rows(batches, 1), "q/a", 1)
+    sink.deliver(1, rows(batches), "q/b", 0)
+    sink.deliver(2, rows(batches, 2, 3), "q/c", 2)
+    sink.deliver(2, rows(batches, 2, 3), "q/c", 2)
     assert delivered(spark.table("remembered")) == {(0, 1), (2, 2), (2, 3)}
 
 
-def test_a_function_gets_rows_and_epoch(spark: SparkSession) -> None:
+def test_a_function_gets_rows_and_epoch(spark: SparkSession, checkpoint: Path) -> None:
     calls = []
     sink = sinks.foreach_batch(lambda df, epoch: calls.append((epoch, df.count())))
-    sink.check(spark, SCHEMA)
-    sink.deliver(4, rows(spark, 1, 2), "a", 2)
-    sink.deliver(5, rows(spark), "b", 0)
+    sink.check(spark, SCHEMA, str(checkpoint))
+    sink.deliver(4, rows(spark, 1, 2), "q/a", 2)
+    sink.deliver(5, rows(spark), "q/b", 0)
     assert calls == [(4, 2), (5, 0)]
 
 
 def test_the_console_shows_the_first_rows(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], checkpoint: Path
 ) -> None:
     sink = sinks.console(rows=1)
-    sink.check(spark, SCHEMA)
-    sink.deliver(3, rows(spark, 1, 2), "a", 2)
+    sink.check(spark, SCHEMA, str(checkpoint))
+    sink.deliver(3, rows(spark, 1, 2), "q/a", 2)
     shown = capsys.readouterr().out
     assert shown.startswith("epoch 3\n")
     assert "k1" in shown

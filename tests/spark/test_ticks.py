@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from godwit.spark.ticks import with_ticks
+from godwit.log.layout import TICKS
+from godwit.spark.ticks import SeenTicks, with_ticks
+from godwit.storage.local import LocalStore
 
 SCHEMA = "n long, at timestamp"
 
@@ -73,6 +75,18 @@ def test_an_idle_stream_runs_an_epoch_for_a_tick_and_only_then(stream: Stream) -
     query.processAllAvailable()
     query.stop()
     assert stream.epochs == [(0, []), (1, [7]), (2, [])]
+
+
+def test_ticks_are_deleted_when_an_epoch_that_has_read_them_is_committed(tmp_path: Path) -> None:
+    """Spark lists them between the begins of two epochs, and commits an epoch before the next."""
+    files = LocalStore(tmp_path)
+    files.make(TICKS)
+    seen, there = SeenTicks(files), []
+    for epoch in range(4):
+        files.replace(f"{TICKS}/{epoch}", b"tick")
+        seen.sweep()
+        there.append(files.names(TICKS))
+    assert there == [["0"], ["0", "1"], ["1", "2"], ["2", "3"]]
 
 
 @pytest.mark.spark

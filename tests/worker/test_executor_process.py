@@ -37,6 +37,23 @@ def test_a_process_that_nobody_has_asked_after_has_ended() -> None:
     child.wait()
 
 
+@pytest.mark.parametrize(
+    ("options", "id"),
+    [([], "driver"), (["--executor-id", "7", "--cores", "2"], "7")],
+)
+def test_the_id_is_what_the_jvm_was_started_with(
+    options: list[str], id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process takes the part of the JVM: what counts is how it was started."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp/blockmgr-12345678")
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", *options], stdin=subprocess.PIPE
+    ) as child:
+        monkeypatch.setattr(executor, "jvm", lambda: Process.of(child.pid))
+        assert executor_id() == id
+        child.communicate(b"\n")
+
+
 def test_without_a_jvm_the_id_is_that_of_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "JAVA", "no such process")
     assert jvm() is None

@@ -20,6 +20,7 @@ from godwit.model.routing import Routing, Update
 from godwit.placement.slots import Placement, Replicas
 from godwit.planner.projected import Projected
 from godwit.spark.epoch import Engine
+from godwit.spark.interrupt import stopping_at_interrupt
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -61,6 +62,7 @@ class Query:
         self._engine = engine
         engine.spark_query = spark_query
         self._driver = engine.driver
+        self._ended = threading.Event()
         self._cleaner = threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True)
         self._cleaner.start()
         threading.Thread(target=self._stop_if_asked, name="godwit-stop", daemon=True).start()
@@ -265,15 +267,20 @@ class Query:
             self._driver.demand.tick()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query ends; raises what failed it. False if it runs on after `timeout`."""
+        """Wait until the query ends; raises what failed it. False if it runs on after `timeout`.
+
+        Ctrl-C stops the query and raises KeyboardInterrupt.
+        """
+        with stopping_at_interrupt(self.stop):
+            if not self._ended.wait(timeout):
+                return False
         try:
-            ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
+            self.spark_query.awaitTermination()
         except Exception:
             self._raise_failure()
             raise
-        if timeout is None or ended:
-            self._cleaner.join(_TIDY_SECONDS)
-        return timeout is None or bool(ended)
+        self._cleaner.join(_TIDY_SECONDS)
+        return True
 
     def finish(self) -> None:
         """Process all data that are there, end the stream, so that all timers fire, and stop.
@@ -334,6 +341,7 @@ class Query:
     def _clean_up(self) -> None:
         with suppress(Exception):  # whoever asks the handle is told
             self.spark_query.awaitTermination()
+        self._ended.set()
         self._driver.monitor.close()
         self._engine.ticker.hold()
         with suppress(Exception):  # Spark may have ended, too

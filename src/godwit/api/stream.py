@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -272,6 +272,10 @@ class Stream:
                 "godwit, such as gw.files('output')"
             )
         return Job(self, sink)
+
+    def start(self, *_: Any, **__: Any) -> NoReturn:
+        """A query ends in a sink before it can start: `to` makes a `Job` of it."""
+        raise ConfigError("end the query in a sink first: .to(gw.files('output')).start(...)")
 
     @property
     def _steps_on_spark(self) -> tuple[Step, ...]:

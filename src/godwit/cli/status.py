@@ -112,6 +112,8 @@ def _in_flight(overview: Overview) -> str:
 
 
 def _backlog(overview: Overview) -> str:
+    if overview.backlog is None and overview.unread is not None:
+        return f", {overview.unread}"
     if overview.backlog is None:
         return ", backlog not told by the sources"
     return f", backlog {overview.backlog:,}"

@@ -26,6 +26,7 @@ from godwit.log.journal import Journal
 from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt
 from godwit.model.routing import Routing
+from godwit.model.unread import UnreadFiles
 from godwit.operators.base import Operator
 from godwit.placement.handover import Seen
 from godwit.placement.slots import Replicas
@@ -120,6 +121,7 @@ class Driver:
         offsets: str,
         backlog: int | None = None,
         executors: Executors = NOWHERE,
+        unread: UnreadFiles | None = None,
     ) -> Intent | Manifest:
         """Decide `epoch`, or return its intent, or its manifest if it is published already.
 
@@ -160,6 +162,7 @@ class Driver:
                     sources=decision.sources,
                     asked_workers=self._asked_workers,
                     backlog=backlog,
+                    unread=unread,
                     placement=self.placements.state.record(),
                 )
             )

@@ -18,6 +18,7 @@ from godwit.migration.migration import EndedMigration, OpenMigration, OperatorMi
 from godwit.migration.strategies import left
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
+from godwit.model.unread import UnreadFiles
 from godwit.placement.handover import HandoverState
 from godwit.placement.slots import Placement, Replicas
 from godwit.storage.location import Location
@@ -123,7 +124,8 @@ class ExecutorView:
 class Overview:
     """A query: `epoch` is the newest published one, `begun` the newest decided one.
 
-    `backlog` is how many offsets the latter leaves to read, if the sources tell. Where workers are
+    `backlog` is how many offsets the latter leaves to read, if the sources tell, `unread` are the
+    files that wait, if sources are of files. Where workers are
     pinned, there are `executors`, and `handovers`, in the order in which they were asked for.
     Requests are `waiting` until the newest decided epoch has taken them in; of the last ones it
     says which were `refused`, and why.
@@ -140,6 +142,7 @@ class Overview:
     handovers: tuple[HandoverState, ...] = ()
     waiting: tuple[WaitingRequest, ...] = ()
     refused: tuple[RefusedRequest, ...] = ()
+    unread: UnreadFiles | None = None
 
     @classmethod
     def of(cls, checkpoint: Location) -> "Overview":
@@ -160,6 +163,7 @@ class Overview:
             handovers=_handovers(manifest, intent),
             waiting=tuple(history.requests.waiting(after=intent.taken)),
             refused=_refused(history, intent),
+            unread=intent.unread,
         )
 
     def operator(self, name: str | None) -> OperatorView:

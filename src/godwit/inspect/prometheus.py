@@ -14,6 +14,11 @@ _OPERATOR_GAUGES = {
     "moved": "Bins that changed worker in the newest epoch",
     "left": "Bins still to move in the open migration",
 }
+_WORKER_GAUGES = {
+    "records": "Records of a worker in the newest epoch",
+    "rows": "Rows of state that a worker changed in the newest epoch",
+    "fetched": "Bytes that a worker fetched in the newest epoch",
+}
 _OPERATOR_COUNTERS = {
     "records": "Records received",
     "late": "Records dropped because they came too late",
@@ -62,6 +67,16 @@ class PrometheusFile:
             yield from self._metric(
                 "backlog", "gauge", "Offsets left to read", [({}, report.backlog)]
             )
+        if report.unread is not None:
+            yield from self._metric(
+                "unread_files", "gauge", "Files left to read", [({}, report.unread.files)]
+            )
+            yield from self._metric(
+                "unread_oldest_seconds",
+                "gauge",
+                "Age of the oldest file that is left to read",
+                [({}, report.unread.seconds)],
+            )
         parts = [({"part": part}, seconds) for part, seconds in report.parts.items()]
         yield from self._metric(
             "epoch_seconds", "gauge", "Seconds of the newest epoch, by part", parts
@@ -70,13 +85,25 @@ class PrometheusFile:
         yield from self._metric(
             "worker_seconds",
             "gauge",
-            "Seconds of the slowest worker in the newest epoch, by part of its work",
+            "Seconds of a worker in the newest epoch, by part of its work",
             [
-                ({"operator": name, "part": part}, seconds)
+                ({"operator": name, "worker": str(one.worker), "part": part}, seconds)
                 for name, operator in operators
-                for part, seconds in operator.seconds.items()
+                for one in operator.by_worker
+                for part, seconds in one.seconds.items()
             ],
         )
+        for column, help in _WORKER_GAUGES.items():
+            yield from self._metric(
+                f"worker_{column}",
+                "gauge",
+                help,
+                [
+                    ({"operator": name, "worker": str(one.worker)}, getattr(one, column))
+                    for name, operator in operators
+                    for one in operator.by_worker
+                ],
+            )
         for column, help in _OPERATOR_GAUGES.items():
             values = [
                 ({"operator": name}, getattr(operator, column)) for name, operator in operators

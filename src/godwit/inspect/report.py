@@ -13,7 +13,23 @@ from godwit.migration.timeline import Timeline
 from godwit.model.routing import Routing
 from godwit.model.text import plural
 from godwit.model.time import show
+from godwit.model.unread import UnreadFiles
 from godwit.placement.slots import Placement, Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """One worker of one operator in one epoch, with its seconds part by part.
+
+    >>> WorkerReport(0, records=3, rows=2, fetched=0, seconds={"process": 0.01}).records
+    3
+    """
+
+    worker: int
+    records: int
+    rows: int
+    fetched: int
+    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +63,7 @@ class OperatorReport:
     left: int
     migration: int | None
     seconds: Mapping[str, float]
+    by_worker: Sequence[WorkerReport] = ()
 
     @classmethod
     def of(
@@ -78,6 +95,10 @@ class OperatorReport:
             left=len(left(routing, migration.goal)) if migration else 0,
             migration=migration.id if migration else None,
             seconds={p: max(r.seconds.get(p, 0.0) for r in receipts) for p in parts},
+            by_worker=tuple(
+                WorkerReport(r.worker, r.records, r.rows, r.fetched, r.seconds)
+                for r in sorted(receipts, key=lambda receipt: receipt.worker)
+            ),
         )
 
     def __str__(self) -> str:
@@ -132,7 +153,8 @@ class EpochReport:
     """One epoch from its begin to its delivery; `parts` of `seconds` are by name.
 
     `backlog` is how many offsets it leaves to read, of those that were there when the epoch before
-    was planned, if the sources tell: records of Kafka, for example. `places` has the executor that
+    was planned, if the sources tell: records of Kafka, for example. `unread` are the files that
+    wait, where sources are of files, as of a look a few seconds ago. `places` has the executor that
     each worker ran on, `replicas` is where copies of their state are to be, and how far these are.
 
     >>> report = reports[-1]  # of job.start(..., listener=reports.append)
@@ -147,6 +169,7 @@ class EpochReport:
     backlog: int | None = None
     places: Mapping[int, str] = field(default_factory=dict)
     replicas: Sequence[ReplicaReport] = ()
+    unread: UnreadFiles | None = None
 
     @classmethod
     def of(
@@ -158,6 +181,7 @@ class EpochReport:
         parts: Mapping[str, float],
         backlog: int | None = None,
         replicas: Sequence[ReplicaReport] = (),
+        unread: UnreadFiles | None = None,
     ) -> Self:
         operators = {
             name: OperatorReport.of(
@@ -173,6 +197,7 @@ class EpochReport:
             backlog,
             manifest.places,
             tuple(replicas),
+            unread,
         )
 
     @property
@@ -184,6 +209,8 @@ class EpochReport:
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.parts.items())
         operators = "; ".join(str(operator) for operator in self.operators.values())
         behind = f", {self.backlog:,} waiting" if self.backlog else ""
+        if self.unread is not None and self.unread.files:
+            behind += f", {self.unread}"
         return (
             f"epoch {self.epoch}: {plural(self.records, 'record')} in {self.seconds:.2f} s "
             f"({parts}){behind}; {operators}"

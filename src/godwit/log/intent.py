@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from godwit.migration.migration import OperatorMigrations
 from godwit.model.routing import Routing
+from godwit.model.unread import UnreadFiles
 from godwit.placement.handover import PlacementRecord
 from godwit.state.tree import Merge
 
@@ -21,8 +22,9 @@ class Intent:
     last ones were refused and why, `sources` which of the last ones came as data. Routings, merges
     and migrations are by operator; so are watermarks, for operators that have one, in microseconds
     since 1970. `asked_workers` is the number of workers that the program named at its start, if it
-    did. `backlog` is how many offsets of the sources the epoch leaves to read, if they tell; it
-    decides nothing. `placement` says, where workers are pinned, which executors they run on.
+    did. `backlog` is how many offsets of the sources the epoch leaves to read, if they tell,
+    `unread` the files of theirs that wait; both decide nothing. `placement` says, where workers are
+    pinned, which executors they run on.
     """
 
     epoch: int
@@ -38,6 +40,7 @@ class Intent:
     sources: tuple[str, ...] = ()
     asked_workers: int | None = None
     backlog: int | None = None
+    unread: UnreadFiles | None = None
     placement: PlacementRecord | None = None
 
     def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class Intent:
             "sources": list(self.sources),
             "given": self.asked_workers,
             "backlog": self.backlog,
+            **({"unread": self.unread.to_json()} if self.unread else {}),
             "placement": self.placement and self.placement.to_json(),
         }
 
@@ -97,5 +101,6 @@ class Intent:
             sources=tuple(data["sources"]),
             asked_workers=data["given"],
             backlog=data["backlog"],
+            unread=UnreadFiles.from_json(data["unread"]) if data.get("unread") else None,
             placement=placement and PlacementRecord.from_json(placement),
         )

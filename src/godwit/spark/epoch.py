@@ -34,8 +34,9 @@ from godwit.spark.prefold import can_fold, fold
 from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.spark.sinks import FilesSink, Sink
-from godwit.spark.ticks import Ticker
+from godwit.spark.ticks import SeenTicks, Ticker
 from godwit.spark.types import to_spark
+from godwit.spark.unread_files import UnreadWatch
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
 from godwit.state.table import FileRef
@@ -130,6 +131,7 @@ class Engine:
     sink: Sink
     spark_log: Store
     pinning: Pinning
+    unread: UnreadWatch
     query_name: str | None = None
     listener: Listener | None = None
     controlled: bool = False  # batches have updates among their records
@@ -170,6 +172,7 @@ class Engine:
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         spark = batch.sparkSession
         self.ticker.hold()
+        self._seen_ticks.sweep()
         query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
         assert query is not None  # Spark writes both before an epoch runs
         assert offsets is not None
@@ -180,7 +183,7 @@ class Engine:
             updates, batch = split(batch)
         backlog = behind(self.spark_query, source_offsets(self.spark_log, epoch))
         executors = self.pinning.executors()
-        decided = self.driver.begin(epoch, query, offsets, backlog, executors)
+        decided = self.driver.begin(epoch, query, offsets, backlog, executors, self.unread.look())
         clock.lap("decide")
         if isinstance(decided, Intent):
             receipts = self._compute(batch, decided)
@@ -199,7 +202,14 @@ class Engine:
         watermarks = self.driver.published.time.watermarks
         replicas = self._replicas(epoch)
         report = EpochReport.of(
-            decided, before, timelines, watermarks, clock.parts, backlog, replicas
+            decided,
+            before,
+            timelines,
+            watermarks,
+            clock.parts,
+            backlog,
+            replicas,
+            self.unread.known,
         )
         self._tell(report)
         self.ticker.go_on(report.records)
@@ -290,7 +300,7 @@ class Engine:
         if self._last_steps or not isinstance(self.sink, FilesSink):
             return False
         paths = [path for ref in refs if (path := self.driver.files.local_path(ref.name))]
-        return len(paths) == len(refs) and self.sink.link(epoch, paths, commit)
+        return len(paths) == len(refs) and self.sink.deliver_as_they_are(epoch, paths, commit)
 
     def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:
         """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
@@ -305,6 +315,10 @@ class Engine:
     @cached_property
     def ticker(self) -> Ticker:
         return Ticker(self.driver.demand, self.driver.placements, self.pinning, self.interval)
+
+    @cached_property
+    def _seen_ticks(self) -> SeenTicks:
+        return SeenTicks(self.driver.files)
 
     @cached_property
     def _last_operator(self) -> Operator:

@@ -108,7 +108,7 @@ class Executors:
                 break
             tasks = _cores(self._spark.sparkContext)
             job = self._spark.range(0, tasks, 1, tasks).mapInArrow(
-                partial(_done, do), "executor string, host string"
+                partial(done, do), "executor string, host string"
             )
             seen |= {row.executor: row.host for row in job.collect()}
         return seen
@@ -152,7 +152,8 @@ def prepare() -> None:
         import_module("pandas")
 
 
-def _done(do: Callable[[], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def done(do: Callable[[], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: do it, and tell the executor and its host."""
     for _ in batches:
         pass  # Spark ends a Python process that leaves its input unread
     do()

@@ -28,7 +28,9 @@ from godwit.spark.prefold import check_partials
 from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
 from godwit.spark.sinks import Sink
+from godwit.spark.start_check import check_start
 from godwit.spark.ticks import with_ticks
+from godwit.spark.unread_files import SOURCES, FileSource, UnreadWatch
 from godwit.spark.update_stream import with_control
 from godwit.state.cache import CacheSpec
 from godwit.storage.location import Location, open_store
@@ -36,10 +38,11 @@ from godwit.storage.location import Location, open_store
 # Spark keeps its log of a query by Hadoop's FileContext, which starts several shells a file where
 # Hadoop's native library is missing. FileSystem starts none; Spark itself uses it elsewhere.
 START_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",  # Spark would turn it off by itself, with a warning
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
-    )
+    ),
 }
 _STARTING = threading.Lock()  # starts share the user's session, whose settings they change
 
@@ -62,6 +65,7 @@ def start(
     """Start a query that brings `source` through `steps`, and rows of `schema` to the sink."""
     if after is not None:
         check_sources(after, sources(source))
+    files = FileSource.all(source)
     if control is not None:
         source = with_control(source, control)
     spark = source.sparkSession
@@ -72,7 +76,7 @@ def start(
     given = tables_of(initial or {}, operators)
     interval = 0 if trigger is None or isinstance(trigger, AvailableNow) else micros(trigger)
     copies = check(spark.sparkContext, options.replicas)
-    sink.check(spark, schema)
+    check_start(spark, operators, schema, sink, str(store))
     history = History(store)
     spark_log.agree(history)
     if not given and history.last() is None and INITIAL in history.intents():
@@ -119,6 +123,7 @@ def start(
         sink,
         store.within(SPARK),
         pinning,
+        UnreadWatch(files, store.within(SPARK).local_path(SOURCES)),
         query_name=options.query_name,
         listener=listener,
         controlled=control is not None,

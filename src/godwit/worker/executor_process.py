@@ -5,6 +5,7 @@ import select
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Self
 
@@ -62,12 +63,13 @@ def jvm() -> Process | None:
 def executor_id() -> str:
     """The id that Spark gave to the executor of this process.
 
-    Where its JVM was started without one, it is the name of its directory for local files.
+    The JVM of a session on one machine was started without one: it is the driver. Where no JVM is
+    seen, it is the name of its directory for local files.
     """
     if (process := jvm()) is not None:
-        with suppress(OSError, ValueError, IndexError):
+        with suppress(OSError):
             words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
-            return words[words.index("--executor-id") + 1]
+            return dict(pairwise(words)).get("--executor-id", DRIVER)
     return Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]).name or DRIVER
 
 

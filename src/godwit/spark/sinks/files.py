@@ -1,0 +1,236 @@
+"""Outputs as files, one directory an epoch."""
+
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from godwit.errors import ConfigError
+from godwit.log.layout import SPARK
+from godwit.log.spark_log import query_id
+from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch
+from godwit.storage.location import local_directory, open_store
+
+FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
+RECEIPT: Final = "_godwit.json"  # Spark's readers ignore names that begin with an underscore
+SCHEMA: Final = "_common_metadata"  # but not this one: Parquet's own name for a schema of all files
+STAGING: Final = "_staging"
+
+_NOTHING_LOST = "Nothing was overwritten"
+
+
+def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any) -> Sink:
+    """Files below `path`, one directory an epoch: exactly once.
+
+    `spark.read.parquet(path)` shows the rows of the delivered epochs, with a column `epoch`. Output
+    columns that a later start adds are null in the epochs before. An epoch in which the operators
+    gave nothing has no directory. `options` are those of Spark's writer for the format.
+
+    >>> files("output", "json", compression="gzip").guarantee.partition(":")[0]
+    'exactly once'
+    """
+    return FilesSink(local_directory(path, "sink"), format, options)
+
+
+@dataclass
+class FilesSink:
+    """One directory an epoch, which appears whole by a rename and is never overwritten."""
+
+    path: Path
+    format: str
+    options: dict[str, Any]
+    _checkpoint: str = field(default="", init=False)
+    _empty: DataFrame | None = field(default=None, init=False)  # with the columns of the output
+    _joined: bool = field(default=False, init=False)
+
+    @property
+    def guarantee(self) -> str:
+        return (
+            "exactly once: the directory of an epoch appears as a whole, on disk, and holds the "
+            "rows of its one manifest; another query's output is refused"
+        )
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        check_no_epoch(schema)
+        if self.format not in FORMATS:
+            raise ConfigError(f"unknown file format '{self.format}'; use {', '.join(FORMATS)}")
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is a file; the files sink needs a directory")
+        self._checkpoint, self._joined = checkpoint, False
+        self._empty = spark.createDataFrame([], schema)
+        if there := list(self._epochs()):
+            self._check_owner(
+                self._target(max(there)), query_id(open_store(checkpoint).within(SPARK)) or ""
+            )
+
+    def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
+        if not self._delivered(epoch, commit):
+            self._join(epoch)
+            if count or not rows.isEmpty():
+                writer = rows.write.format(self.format).options(**self.options)
+                self._publish(epoch, commit, lambda stage: writer.save(f"file://{stage}"))
+        self._remove_leftovers(epoch)
+
+    def deliver_as_they_are(self, epoch: int, outputs: Sequence[Path], commit: str) -> bool:
+        """Deliver Parquet files that hold an epoch's rows; False if they cannot stay as they are.
+
+        It costs no Spark job and no copy: the names of the epoch's output files are added here.
+        """
+        if self.format != "parquet" or self.options:
+            return False
+        if not self._delivered(epoch, commit):
+            self._join(epoch)
+            try:
+                if outputs:
+                    self._publish(epoch, commit, partial(_link_all, outputs))
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                return False  # on another filesystem
+        self._remove_leftovers(epoch)
+        return True
+
+    def _publish(self, epoch: int, commit: str, fill: Callable[[Path], None]) -> None:
+        """Fill a directory that no reader looks into, and rename it to that of the epoch."""
+        stage = self._stage(epoch)
+        receipt = {"epoch": epoch, "commit": commit, "checkpoint": self._checkpoint}
+        try:
+            fill(stage)
+            (stage / RECEIPT).write_text(json.dumps(receipt))
+            _sync_tree(stage)
+            stage.rename(self._target(epoch))
+            _sync(self.path)
+        except Exception:
+            # A driver that was taken over and woke up may have delivered the same commit meanwhile.
+            if not self._delivered(epoch, commit):
+                raise
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+    def _delivered(self, epoch: int, commit: str) -> bool:
+        """Whether an epoch's directory holds this commit; an error if it holds anything else."""
+        target = self._target(epoch)
+        if not target.exists():
+            return False
+        found = self._check_owner(target, _query(commit))
+        if found != commit:
+            raise ConfigError(f"{target} holds commit {found}, not commit {commit}; {_ROLLED_BACK}")
+        return True
+
+    def _check_owner(self, target: Path, query: str) -> str:
+        """The commit in an epoch's directory; an error if it is not this query's."""
+        try:
+            receipt = json.loads((target / RECEIPT).read_bytes())
+            commit = str(receipt["commit"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{target} was not written by this sink (no sound {RECEIPT}); move it away, or "
+                f"name another output directory. {_NOTHING_LOST}"
+            ) from error
+        if _query(commit) == query:
+            return commit
+        checkpoint = receipt.get("checkpoint", "")
+        whose = f" in checkpoint {checkpoint}" if checkpoint else ""
+        if checkpoint and checkpoint == self._checkpoint:
+            whose += ", which has been deleted since"
+        raise ConfigError(
+            f"{self.path} holds the output of another query{whose}. Name another output directory "
+            f"for this one, or delete this directory. {_NOTHING_LOST}"
+        )
+
+    def _join(self, epoch: int) -> None:
+        """At the first delivery: refuse a directory with later epochs, keep the schema of all."""
+        if self._joined:
+            return
+        later = [number for number in self._epochs() if number > epoch]
+        if later:
+            raise ConfigError(
+                f"{self._target(min(later))} is there although this query has only come to epoch "
+                f"{epoch}; {_ROLLED_BACK}"
+            )
+        if self.format == "parquet" and self._empty is not None:
+            self._keep_schema(epoch, self._empty)
+        self._joined = True
+
+    def _keep_schema(self, epoch: int, rows: DataFrame) -> None:
+        """Without a schema of all files, Spark would take that of the oldest one for it."""
+        kept = _read_schema(self.path / SCHEMA)
+        others = [column for column in kept if column.name not in rows.schema.names]
+        wanted = StructType([*rows.schema, *others])
+        if wanted == kept:
+            return
+        stage = self._stage(epoch)
+        rows.sparkSession.createDataFrame([], wanted).write.parquet(f"file://{stage}")
+        (written,) = stage.glob("*.parquet")
+        _sync(written)
+        written.rename(self.path / SCHEMA)
+        _sync(self.path)
+        shutil.rmtree(stage, ignore_errors=True)
+
+    def _target(self, epoch: int) -> Path:
+        return self.path / f"{EPOCH}={epoch}"
+
+    def _stage(self, epoch: int) -> Path:
+        return self.path / STAGING / f"{epoch}-{uuid.uuid4().hex}"
+
+    def _epochs(self) -> Iterator[int]:
+        for path in self.path.glob(f"{EPOCH}=*"):
+            number = path.name.removeprefix(f"{EPOCH}=")
+            if number.isdecimal():
+                yield int(number)
+
+    def _remove_leftovers(self, epoch: int) -> None:
+        """Remove what attempts that died left behind; a later epoch's may be alive elsewhere."""
+        for stage in (self.path / STAGING).glob("*-*"):
+            if int(stage.name.partition("-")[0]) <= epoch:
+                shutil.rmtree(stage, ignore_errors=True)
+
+
+_ROLLED_BACK = (
+    "it is of this query before its checkpoint was restored. Move it and later epochs away, or "
+    f"name another output directory. {_NOTHING_LOST}"
+)
+
+
+def _query(commit: str) -> str:
+    """The id of the query whose commit it is."""
+    return commit.partition("/")[0]
+
+
+def _read_schema(path: Path) -> StructType:
+    """The columns that a file of this sink's names; none if there is no such file."""
+    if not path.exists():
+        return StructType()
+    told = pq.read_metadata(path).metadata[b"org.apache.spark.sql.parquet.row.metadata"]
+    return StructType.fromJson(json.loads(told))
+
+
+def _link_all(outputs: Sequence[Path], directory: Path) -> None:
+    directory.mkdir(parents=True)
+    for output in outputs:
+        os.link(output, directory / output.name)
+
+
+def _sync_tree(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        _sync(path)
+    _sync(directory)
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a directory, onto the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+"""What a sink is, and what sinks with a column `epoch` share."""
+
+from typing import Final, Protocol, runtime_checkable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from godwit.errors import ConfigError
+
+EPOCH: Final = "epoch"
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes the outputs of each epoch, in the order of the epochs, after the epoch is published.
+
+    After a crash the newest epoch may be delivered again: the same epoch, commit and rows. A sink
+    of your own needs the three members below and no base class; hand it to `.to(...)`. It is
+    exactly once if it recognises a commit that it has, as this one does:
+
+    >>> import sqlite3
+    >>> class Sqlite:
+    ...     guarantee = "exactly once: rows and the id of their commit are one transaction"
+    ...
+    ...     def __init__(self, path):
+    ...         self.path = path
+    ...
+    ...     def check(self, spark, schema, checkpoint):
+    ...         with sqlite3.connect(self.path) as database:
+    ...             database.execute("CREATE TABLE IF NOT EXISTS counts (epoch, word, n)")
+    ...             database.execute("CREATE TABLE IF NOT EXISTS commits (id PRIMARY KEY)")
+    ...
+    ...     def deliver(self, epoch, rows, commit, count):
+    ...         counts = [(epoch, row.word, row.n) for row in rows.collect()]
+    ...         with sqlite3.connect(self.path) as database:
+    ...             added = database.execute("INSERT OR IGNORE INTO commits VALUES (?)", [commit])
+    ...             if added.rowcount:
+    ...                 database.executemany("INSERT INTO counts VALUES (?, ?, ?)", counts)
+    >>> isinstance(Sqlite("counts.db"), Sink)
+    True
+
+    Its methods run in the driver. An error that `deliver` raises fails the query; the epoch is
+    delivered again at the next start.
+    """
+
+    @property
+    def guarantee(self) -> str:
+        """What a reader can rely on, in one sentence."""
+        ...
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        """Refuse what cannot work before the query in `checkpoint` starts, by a ConfigError; make
+        what the first epoch needs. `schema` is that of the rows to come."""
+        ...
+
+    def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
+        """Take the rows of an epoch. `commit` is the unique id of its manifest.
+
+        `count` rows came out of the last operator; DataFrame code after it may have changed that.
+        """
+        ...
+
+
+def check_no_epoch(schema: StructType) -> None:
+    """Refuse an output that has a column of the name that the sink adds."""
+    for name in schema.names:
+        if name.lower() == EPOCH:
+            raise ConfigError(
+                f"the output has a column '{name}', but the sink adds one of that name; rename it"
+            )
+
+
+def with_epoch(schema: StructType) -> StructType:
+    """The schema of rows with their epoch; every column may be null."""
+    fields = [StructField(field.name, field.dataType) for field in schema]
+    return StructType([*fields, StructField(EPOCH, LongType())])

@@ -1,0 +1,110 @@
+"""What is checked before a query starts, so that a mistake is one message and not Spark's log."""
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from godwit.errors import ConfigError
+from godwit.operators.base import Operator
+from godwit.spark.executors import done, prepare
+from godwit.spark.sinks.sink import Sink
+from godwit.spark.unpicklable import check_operators
+
+# They tell of each attempt of a task that fails; what failed it is told once, by the error.
+_LOUD: Final = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.api.python.PythonWorkerFactory",
+)
+_checked: set[str] = set()  # applications whose Python can import what tasks need
+
+
+def check_start(
+    spark: SparkSession,
+    operators: Sequence[Operator],
+    schema: StructType,
+    sink: Sink,
+    checkpoint: str,
+) -> None:
+    """Raise ConfigError if executors cannot run Godwit or be sent an operator, or if the sink
+    refuses the output."""
+    hush_pandas()
+    check_operators(operators)
+    sink.check(spark, schema, checkpoint)
+    check_python(spark)
+
+
+def hush_pandas() -> None:
+    """Spark warns of pandas 3 whenever a function works on Arrow data, as all of Godwit's do, and
+    none of them uses pandas."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+
+def check_python(spark: SparkSession) -> None:
+    """Run a task in Python, once an application: the first epoch finds its process ready."""
+    context = spark.sparkContext
+    if context.applicationId in _checked:
+        return
+    task = spark.range(0, 1, 1, 1).mapInArrow(
+        partial(done, prepare), "executor string, host string"
+    )
+    try:
+        with _silenced(spark):
+            task.collect()
+    except Exception as error:
+        if (why := explain(str(error))) is None:
+            raise
+        raise ConfigError(
+            f"executors cannot run Godwit with the Python '{context.pythonExec}': {why}"
+        ) from None
+    _checked.add(context.applicationId)
+
+
+def explain(error: str) -> str | None:
+    """What is wrong with the Python of executors, and the next step; None if it is something else.
+
+    >>> explain('IOException: Cannot run program "pyhton": error=2, No such file or directory')
+    'no such file or directory. Set PYSPARK_PYTHON to the Python that runs this program'
+    >>> explain("ValueError: no")
+    """
+    if found := re.search(r'Cannot run program "[^"]*".*?error=\d+, ([^\n]+)', error):
+        return f"{found[1][0].lower()}{found[1][1:]}. {_NEXT}"
+    if found := re.search(r"different version: (\S+) than that in driver:? (\S+?),?\s", error):
+        return f"it is Python {found[1]}, but this program runs with Python {found[2]}. {_NEXT}"
+    if found := re.search(r"No module named '?([\w.]+)", error):
+        return (
+            f"it has no module '{found[1]}'. Install Godwit for it (pip install godwit), or set "
+            "PYSPARK_PYTHON to the Python that runs this program"
+        )
+    return None
+
+
+_NEXT = "Set PYSPARK_PYTHON to the Python that runs this program"
+
+
+@contextmanager
+def _silenced(spark: SparkSession) -> Iterator[None]:
+    """Without what Spark's driver logs of tasks that fail."""
+    log4j: Any = spark.sparkContext._jvm
+    log4j = log4j.org.apache.logging.log4j
+    context, set_level = log4j.LogManager.getContext(False), log4j.core.config.Configurator.setLevel
+    configuration = context.getConfiguration()
+    own = {name: configuration.getLoggerConfig(name) for name in _LOUD}
+    levels = {name: one.getLevel() for name, one in own.items() if one.getName() == name}
+    for name in _LOUD:
+        set_level(name, log4j.Level.OFF)
+    try:
+        yield
+    finally:
+        for name in _LOUD:
+            if name in levels:
+                set_level(name, levels[name])
+            else:  # it has the level of the one above, whatever that is set to later
+                configuration.removeLogger(name)
+        context.updateLoggers()
