@@ -18,8 +18,10 @@ demo: java $(STAMP)
 	$(BIN)/python examples/live_migration.py
 
 # What one runs while working. Without Java: a test that starts Spark unmarked fails here.
-check: lint
-	JAVA_HOME=/nowhere $(PYTEST) -m "not spark"
+check: $(STAMP)
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	JAVA_HOME=/nowhere $(PYTEST) -m "not spark"; tests=$$?; \
+	wait $$lint || { echo "make lint has failed: see above"; exit 1; }; exit $$tests
 
 test: java lint
 	$(PYTEST)
@@ -30,7 +32,7 @@ soak: java $(STAMP)
 
 # The tiers cluster and kill beside a load, ten times; goes on where it was stopped.
 flakes: java $(STAMP)
-	$(BIN)/python -m tests.tally flakes.jsonl
+	$(BIN)/python -m tests.support.tally flakes.jsonl
 
 bench: java $(STAMP)
 	$(BIN)/python -m lab bench

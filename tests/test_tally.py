@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.tally import main, read
+from tests.support.tally import main, read
 
 FLAKY = """
 from pathlib import Path

@@ -203,7 +203,8 @@ def _open(root: Path, taken: "multiprocessing.Queue[int]") -> None:
 
 
 def test_racing_processes_take_different_generations(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # so that all are there at about the same time
     taken: multiprocessing.Queue[int] = context.Queue()
     openers = [context.Process(target=_open, args=(tmp_path, taken)) for _ in range(OPENERS)]
     for opener in openers:

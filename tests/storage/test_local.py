@@ -243,7 +243,8 @@ def _race(
 
 
 def test_of_racing_processes_exactly_one_creates_a_file(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # so that all are there at about the same time
     start, wins = context.Barrier(CREATORS), context.Queue()
     racers = [
         context.Process(target=_race, args=(tmp_path, me, start, wins)) for me in range(CREATORS)

@@ -1,6 +1,6 @@
 """How often each test has run, and failed, beside a processor-bound load.
 
-`python -m tests.tally FILE [--runs N] [--load PROCESSES] [--only PYTEST ARGUMENTS]`
+`python -m tests.support.tally FILE [--runs N] [--load PROCESSES] [--only PYTEST ARGUMENTS]`
 
 Runs the tiers `cluster` and `kill` until each of their tests has a line for each of N runs in FILE,
 one line of JSON a test and run. What was stopped goes on where it was: a run that has begun is run
