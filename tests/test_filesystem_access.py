@@ -20,7 +20,6 @@ PROJECTIONS = "directories of `godwit project`, which the user names"
 
 EXEMPT = {
     "api/query.py": PROJECTIONS,
-    "api/stream.py": CACHE,
     "cli/__init__.py": PROCESSES,
     "cli/apply.py": USERS_FILES,
     "cli/output.py": USERS_FILES,
@@ -35,7 +34,9 @@ EXEMPT = {
     "planner/work.py": PROJECTIONS,
     "spark/keeper_start.py": CACHE,
     "spark/session.py": PROCESSES,
-    "spark/sinks.py": "directories that Spark writes and a sink shows as a whole",
+    "spark/start.py": CACHE,
+    "spark/unread_files.py": "directories that sources read, and Spark's own log of them",
+    "spark/sinks/files.py": "directories that Spark writes and a sink shows as a whole",
     "state/cache.py": CACHE,
     "state/rate_limit.py": CACHE,
     "testing/simulation.py": CACHE,

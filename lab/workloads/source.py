@@ -43,7 +43,7 @@ class Events(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SourceOptions:
     """How many `events` there are (in a stream by default for ever), how many an epoch reads at
     most, in how many `partitions`, and what makes them."""
 
@@ -53,8 +53,8 @@ class Options:
     epoch_events: int | None = None
 
     @classmethod
-    def parse(cls, source: str, maker: Any, given: Mapping[str, str]) -> "Options":
-        """Options of any case, with or without underscores."""
+    def parse(cls, source: str, maker: Any, given: Mapping[str, str]) -> "SourceOptions":
+        """SourceOptions of any case, with or without underscores."""
         known = [*OWN, *(field.name for field in dataclasses.fields(maker))]
         by_plain_name = {name.replace("_", ""): name for name in known}
         found: dict[str, Any] = {}
@@ -89,13 +89,13 @@ class EventSource(DataSource):
         return to_spark(self.columns)
 
     def reader(self, schema: StructType) -> "BatchReader":
-        options = Options.parse(self.name(), self.maker, self.options)
+        options = SourceOptions.parse(self.name(), self.maker, self.options)
         if options.events is None:
             raise ConfigError("say how many events there are: option('events', ...)")
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> "StreamReader":
-        return StreamReader(Options.parse(self.name(), self.maker, self.options))
+        return StreamReader(SourceOptions.parse(self.name(), self.maker, self.options))
 
 
 class NexmarkSource(EventSource):
@@ -131,7 +131,7 @@ class Range(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[Range]:
@@ -146,7 +146,7 @@ class StreamReader(DataSourceStreamReader):
     """An offset is the number of the next event, and the moment at which the first took place, in
     microseconds since 1970."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def initialOffset(self) -> dict[str, int]:
@@ -179,7 +179,7 @@ def _cut(first: int, last: int, parts: int) -> list[Range]:
     return [Range(a, b) for a, b in itertools.pairwise(borders) if a < b]
 
 
-def _read(options: Options, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, Range)
     for first in range(partition.first, partition.last, BATCH):
         yield options.made_by.events(first, min(first + BATCH, partition.last))

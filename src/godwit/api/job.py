@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from inspect import signature
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Never
 
 from godwit.api.query import Query
@@ -41,7 +41,7 @@ class Job:
 
     def start(
         self,
-        checkpoint: str | Path,
+        checkpoint: str | PathLike[str],
         *,
         workers: int | None = None,
         trigger: Trigger | None = None,

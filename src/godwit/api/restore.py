@@ -1,11 +1,11 @@
 """Rolling a checkpoint back."""
 
-from pathlib import Path
+from os import PathLike
 
 from godwit.log.restore import restore as roll_back
 
 
-def restore(checkpoint: str | Path, epoch: int) -> None:
+def restore(checkpoint: str | PathLike[str], epoch: int) -> None:
     """Roll a checkpoint back to the end of a retained epoch; the next start goes on from there.
 
     A running query is fenced off. What came after the epoch is moved to `godwit/undone/`, also the

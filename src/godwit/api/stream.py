@@ -273,9 +273,10 @@ class Stream:
             )
         return Job(self, sink)
 
-    def start(self, *_: Any, **__: Any) -> NoReturn:
-        """A query ends in a sink before it can start: `to` makes a `Job` of it."""
-        raise ConfigError("end the query in a sink first: .to(gw.files('output')).start(...)")
+    def __getattr__(self, name: str) -> NoReturn:
+        if name == "start":  # `to` makes a job of it, which has that
+            raise ConfigError("end the query in a sink first: .to(gw.files('output')).start(...)")
+        raise AttributeError(f"a Stream has no '{name}'", name=name, obj=self)
 
     @property
     def _steps_on_spark(self) -> tuple[Step, ...]:
