@@ -11,7 +11,8 @@ from tests.support.simulated import publish, simulate, words
 
 
 def run_query(checkpoint: Path, bins: int) -> Running:
-    sim = simulate(checkpoint, workers=2, bins=bins)
+    # All epochs are retained, however many run while a command waits.
+    sim = simulate(checkpoint, workers=2, bins=bins, retention=10_000)
     sim.feed(words("a", "b", "c", "a"))
     return Running(checkpoint, sim.driver)
 

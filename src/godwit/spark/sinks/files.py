@@ -130,8 +130,8 @@ class FilesSink:
     def _check_owner(self, target: Path, query: str) -> str:
         """The commit in an epoch's directory; an error if it is not this query's."""
         try:
-            receipt = json.loads((target / RECEIPT).read_bytes())
-            commit = str(receipt["commit"])
+            left = json.loads((target / RECEIPT).read_bytes())
+            commit = str(left["commit"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{target} was not written by this sink (no sound {RECEIPT}); move it away, or "
@@ -139,7 +139,7 @@ class FilesSink:
             ) from error
         if _query(commit) == query:
             return commit
-        checkpoint = receipt.get("checkpoint", "")
+        checkpoint = left.get("checkpoint", "")
         whose = f" in checkpoint {checkpoint}" if checkpoint else ""
         if checkpoint and checkpoint == self._checkpoint:
             whose += ", which has been deleted since"
