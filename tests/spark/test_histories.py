@@ -171,7 +171,6 @@ class Play:
                 except Exception:
                     if not self._died:
                         raise
-                    event("the driver died")
             query = self._start()
             query.process_all_available()
         finally:

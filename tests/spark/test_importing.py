@@ -70,7 +70,7 @@ def test_counts_go_on(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
 def test_the_example_of_the_docs(
     spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    text = (pytestconfig.rootpath / "docs" / "from-spark.md").read_text()
+    text = (pytestconfig.rootpath / "docs" / "guide" / "from-spark.md").read_text()
     paths = "clicks|(old-|visits-)?checkpoint|(visits-)?output|old-visits"
     text = re.sub(f'"({paths})"', rf'"{tmp_path}/\1"', text)
     count, counting_on, apply, applying_on = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
