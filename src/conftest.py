@@ -72,6 +72,8 @@ def _start(spark: SparkSession, home: Path, names: dict[str, Any]) -> gw.Query:
 def _run_spark(spark: SparkSession, home: Path) -> None:
     words = spark.readStream.schema("word string").json(f"{home}/input")
     writer = words.groupBy("word").count().writeStream.outputMode("update")
-    writer = writer.foreachBatch(lambda rows, epoch: None)
+    writer = writer.foreachBatch(
+        lambda rows, epoch: rows.write.format("noop").mode("overwrite").save()
+    )
     writer = writer.option("checkpointLocation", f"{home}/old").trigger(availableNow=True)
     writer.start().awaitTermination()

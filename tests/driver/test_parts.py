@@ -52,7 +52,12 @@ def test_a_driver_offers_the_life_of_an_epoch_and_its_parts(tmp_path: Path) -> N
     driver = drive(tmp_path)
     assert offered(Driver) == {"begin", "place", "work", "commit", "routing"}
     parts = {"demand", "journal", "monitor", "placements", "published", "requests", "timelines"}
-    assert offered(driver) - offered(Driver) == parts | {"cache", "checkpoint", "files", "operators"}
+    assert offered(driver) - offered(Driver) == parts | {
+        "cache",
+        "checkpoint",
+        "files",
+        "operators",
+    }
 
 
 @pytest.mark.parametrize("name", ["Migration", "Handover", "Draining", "Scheduled", "Query"])

@@ -77,7 +77,12 @@ def test_the_first_program_says_nothing_and_ends_at_an_interrupt(
         "    query.process_all_available()\n"
         "    open(f'input/{number}.txt', 'w').write('to be or not to be')\n"
         "query.process_all_available()\n"
-        "open('ready', 'w').close()\n"
+        "import signal, threading, time\n"
+        "def tell():  # once the program waits: then it takes the signal itself\n"
+        "    while signal.getsignal(signal.SIGINT) is not signal.default_int_handler:\n"
+        "        time.sleep(0.01)\n"
+        "    open('ready', 'w').close()\n"
+        "threading.Thread(target=tell, daemon=True).start()\n"
         "query.await_termination()",
     )
     os.mkfifo(tmp_path / "ready")

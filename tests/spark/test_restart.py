@@ -63,6 +63,18 @@ def test_logs_that_disagree_are_refused(spark: SparkSession, feed: Feed, tmp_pat
     assert state(spark, checkpoint) == Counter("abc")
 
 
+def test_a_lost_log_is_not_taken_for_the_output_of_another_query(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    job = counting(spark, feed, gw.files(tmp_path / "output"))
+    feed.add(words("a"))
+    run_to_end(job, checkpoint, workers=1)
+    shutil.rmtree(checkpoint / SPARK)
+    with pytest.raises(gw.CheckpointError, match="Spark's log is empty or was deleted"):
+        job.start(checkpoint)
+
+
 def test_restoring_an_epoch_and_going_on(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     checkpoint, output = tmp_path / "checkpoint", tmp_path / "output"
     job = counting(spark, feed, gw.files(output))

@@ -336,6 +336,7 @@ class Query:
                 last = driver.timelines.last_epoch
                 while self.is_active and newest_commit(engine.spark_log) != last:
                     time.sleep(_COMMIT_SECONDS)
+            with suppress(Exception):  # whatever became of the wait: an epoch may wait for the stop
                 self.spark_query.stop()
 
     def _clean_up(self) -> None:

@@ -58,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         timeout=arguments.timeout,
     )
     answer.tell(json=arguments.json)
-    if answer.code or not (arguments.wait or arguments.timeout):
+    waits = arguments.wait or arguments.timeout
+    if answer.answer == "refused" or not waits:
         return answer.code
     if not _ends(store, driver.number, arguments.timeout and began + arguments.timeout):
         note(f"driver {driver.number} has not ended within {arguments.timeout:g} s; it stops later")

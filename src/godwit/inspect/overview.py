@@ -202,9 +202,9 @@ def _refused(history: History, intent: Intent) -> tuple[RefusedRequest, ...]:
     """With the epochs that took them in; which did is not known once the one before is pruned."""
     epochs, found = history.intents(), []
     for id, reason in intent.refused.items():
-        place = bisect_left(epochs, int(id), key=lambda epoch: history.taken(epoch) or 0)
+        place = bisect_left(epochs, id, key=lambda epoch: history.taken(epoch) or 0)
         epoch = epochs[place] if 0 < place < len(epochs) else None
-        found.append(history.requests.refused(int(id), epoch, reason))
+        found.append(history.requests.refused(id, epoch, reason))
     return tuple(found)
 
 

@@ -136,6 +136,7 @@ class Engine:
     listener: Listener | None = None
     controlled: bool = False  # batches have updates among their records
     interval: float = 0.0  # seconds from one epoch to the next, if the query has a trigger
+    is_bounded: bool = False  # the query ends with the input that is there at its start
     spark_query: StreamingQuery | None = None  # known soon after its start
     failure: BaseException | None = None
     delivered: int = INITIAL  # the newest epoch
@@ -172,7 +173,8 @@ class Engine:
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         spark = batch.sparkSession
         self.ticker.hold()
-        self._seen_ticks.sweep()
+        if not self.is_bounded:  # then Spark reads those alone that were there at the start
+            self._seen_ticks.sweep()
         query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
         assert query is not None  # Spark writes both before an epoch runs
         assert offsets is not None

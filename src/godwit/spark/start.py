@@ -4,6 +4,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -76,9 +77,9 @@ def start(
     given = tables_of(initial or {}, operators)
     interval = 0 if trigger is None or isinstance(trigger, AvailableNow) else micros(trigger)
     copies = check(spark.sparkContext, options.replicas)
-    check_start(spark, operators, schema, sink, str(store))
     history = History(store)
     spark_log.agree(history)
+    check_start(spark, operators, schema, sink, str(store))
     if not given and history.last() is None and INITIAL in history.intents():
         raise CheckpointError(
             str(store),
@@ -108,6 +109,44 @@ def start(
         cache=cache,
         replicas=copies,
     )
+    try:
+        return _launch(
+            driver,
+            source,
+            steps,
+            sink,
+            trigger=trigger,
+            interval=interval,
+            options=options,
+            given=given,
+            after=after,
+            listener=listener,
+            controlled=control is not None,
+            files=files,
+        )
+    except BaseException:
+        with suppress(Exception):  # another driver may have taken over
+            driver.journal.end()
+        raise
+
+
+def _launch(
+    driver: Driver,
+    source: DataFrame,
+    steps: Sequence[Step],
+    sink: Sink,
+    *,
+    trigger: Trigger | None,
+    interval: int,
+    options: Options,
+    given: dict[str, dict[str, DataFrame]],
+    after: SparkCheckpoint | None,
+    listener: Listener | None,
+    controlled: bool,
+    files: Sequence[FileSource],
+) -> tuple[StreamingQuery, Engine]:
+    """Load what the first epoch needs, and let Spark begin."""
+    spark, store = source.sparkSession, driver.checkpoint
     pinning = Pinning(spark)
     log = driver.journal.spark_log()
     ticking = with_ticks(source, driver.files.url(TICKS))
@@ -126,8 +165,9 @@ def start(
         UnreadWatch(files, store.within(SPARK).local_path(SOURCES)),
         query_name=options.query_name,
         listener=listener,
-        controlled=control is not None,
+        controlled=controlled,
         interval=interval / 1e6,
+        is_bounded=isinstance(trigger, AvailableNow),
     )
     writer = ticking.writeStream.foreachBatch(engine).option("checkpointLocation", log.url)
     if options.query_name:

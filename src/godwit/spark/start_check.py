@@ -90,12 +90,17 @@ _NEXT = "Set PYSPARK_PYTHON to the Python that runs this program"
 
 @contextmanager
 def _silenced(spark: SparkSession) -> Iterator[None]:
-    """Without what Spark's driver logs of tasks that fail."""
+    """Without what Spark's driver logs of tasks that fail, where it logs by log4j."""
     log4j: Any = spark.sparkContext._jvm
     log4j = log4j.org.apache.logging.log4j
-    context, set_level = log4j.LogManager.getContext(False), log4j.core.config.Configurator.setLevel
-    configuration = context.getConfiguration()
-    own = {name: configuration.getLoggerConfig(name) for name in _LOUD}
+    try:
+        context = log4j.LogManager.getContext(False)
+        set_level = log4j.core.config.Configurator.setLevel
+        configuration = context.getConfiguration()
+        own = {name: configuration.getLoggerConfig(name) for name in _LOUD}
+    except Exception:  # another logging library, which has none of these
+        yield
+        return
     levels = {name: one.getLevel() for name, one in own.items() if one.getName() == name}
     for name in _LOUD:
         set_level(name, log4j.Level.OFF)

@@ -49,9 +49,10 @@ class SeenTicks:
     def sweep(self) -> None:
         """An epoch begins: what was there when the one before the last began has been read by the
         last at the latest, which Spark has committed."""
-        for name in self._before:
-            self._files.delete(f"{TICKS}/{name}")
-        self._before, self._last = self._last, self._files.names(TICKS)
+        with suppress(OSError):  # no epoch fails for it: the next one tries again
+            for name in self._before:
+                self._files.delete(f"{TICKS}/{name}")
+            self._before, self._last = self._last, self._files.names(TICKS)
 
 
 class Ticker:

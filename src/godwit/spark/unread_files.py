@@ -107,6 +107,7 @@ class UnreadWatch:
 
         An epoch begins: Spark's log has the files that it will read.
         """
+        known = self.known
         busy = self._looking is not None and self._looking.is_alive()
         if self._sources and not busy and time.monotonic() - self._looked >= SECONDS:
             self._looked = time.monotonic()
@@ -114,10 +115,12 @@ class UnreadWatch:
                 target=self._count, name="godwit-unread-files", daemon=True
             )
             self._looking.start()
-        return self.known
+        return known
 
     def _count(self) -> None:
-        with suppress(OSError):  # a file or directory may go meanwhile; the next look tells
+        with suppress(
+            OSError, ValueError
+        ):  # a file may go, or be half written: the next look tells
             for log in self._logs.iterdir():
                 self._seen.setdefault(log.name, SeenFiles(log)).update()
             read: set[str] = set().union(*(seen.paths for seen in self._seen.values()))

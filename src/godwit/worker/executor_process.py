@@ -68,8 +68,8 @@ def executor_id() -> str:
     """
     if (process := jvm()) is not None:
         with suppress(OSError):
-            words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
-            return dict(pairwise(words)).get("--executor-id", DRIVER)
+            line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
+            return dict(pairwise(line.split("\0"))).get("--executor-id", DRIVER)
     return Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]).name or DRIVER
 
 
