@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from godwit.log.history import History
-from godwit.log.manifest import WorkerStatistics
+from godwit.model.manifest import WorkerStatistics
 from lab.tools.turns import TimedEpoch, Turn
 
 PARTS = (

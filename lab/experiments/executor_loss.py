@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import godwit as gw
 from godwit.errors import GodwitError
 from godwit.log.history import History
-from godwit.log.manifest import WorkerStatistics
+from godwit.model.manifest import WorkerStatistics
 from godwit.model.routing import SEGMENTS
 from godwit.spark.executors import Executors, live
 from godwit.state.cache import SUFFIX, TOUCH_SECONDS

@@ -18,9 +18,9 @@ from godwit.inspect.audit import verify
 from godwit.inspect.snapshot import Snapshot
 from godwit.log.history import History
 from godwit.migration.strategies import all_at_once
+from godwit.model import tree
 from godwit.model.routing import Routing
 from godwit.state import file as state_file
-from godwit.state import tree
 from godwit.storage.local import LocalStore
 from godwit.testing.simulation import OperatorSimulation
 from tests.support.damage import flip, new_files

@@ -10,8 +10,8 @@ import pytest
 from godwit.driver.merges import merges_by_worker
 from godwit.log.intent import Intent
 from godwit.model.routing import SEGMENTS, Routing
+from godwit.model.tree import Merge
 from godwit.state.run import SLICES, slices_of
-from godwit.state.tree import Merge
 
 
 @pytest.mark.parametrize("bins", [8, 64, 4096, 16384])

@@ -13,12 +13,12 @@ import pytest
 
 from godwit.errors import GodwitError
 from godwit.log import History
-from godwit.log.receipt import Receipt
 from godwit.migration.strategies import all_at_once, paced
+from godwit.model.files import FileRef
+from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
-from godwit.state.table import FileRef
 from godwit.testing.simulation import OperatorSimulation
 from tests.support.simulated import begin, counts, simulate, words
 

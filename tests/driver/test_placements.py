@@ -6,7 +6,7 @@ from pathlib import Path
 from godwit.driver.driver import Driver
 from godwit.inspect.overview import Overview
 from godwit.log import Intent
-from godwit.log.manifest import WorkerStatistics
+from godwit.model.manifest import WorkerStatistics
 from godwit.placement.slots import Held
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.simulated import drive, idle, publish, simulate, words

@@ -14,10 +14,10 @@ from godwit.inspect.overview import Overview
 from godwit.inspect.sizes import fetch_rate, seconds_left
 from godwit.log.history import History
 from godwit.log.layout import manifest_name
-from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.migration.migration import MigrationPhase, MigrationState
 from godwit.migration.strategies import batched
 from godwit.model.hashing import hash_rows
+from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
 from godwit.testing.simulation import OperatorSimulation

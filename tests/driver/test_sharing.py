@@ -8,8 +8,8 @@ import pytest
 from godwit.inspect.audit import verify
 from godwit.log.history import History
 from godwit.migration.strategies import all_at_once
+from godwit.model import tree
 from godwit.model.routing import Routing
-from godwit.state import tree
 from tests.support.simulated import counts, simulate, words
 
 KEYS = [f"word {i}" for i in range(500)]

@@ -13,8 +13,8 @@ import pytest
 from godwit.errors import CheckpointError
 from godwit.inspect.audit import verify
 from godwit.migration.strategies import all_at_once
+from godwit.model import tree as trees
 from godwit.model.routing import Routing, Update
-from godwit.state import tree as trees
 from tests.support.damage import (
     Body,
     edit_intent,

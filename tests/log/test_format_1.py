@@ -25,11 +25,11 @@ from godwit.log.records import encode
 from godwit.migration.migration import MigrationPhase
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
+from godwit.model.tree import Merge
 from godwit.operators import AggregateOperator
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import END, START, tumbling
 from godwit.placement.handover import HandoverStage
-from godwit.state.tree import Merge
 from godwit.testing.simulation import OperatorSimulation
 
 WRITTEN = Path(__file__).parent / "data" / "format-1.zip"

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal, agree, offsets_digest, query_id, restore
-from godwit.log.manifest import Manifest
 from godwit.log.spark_log import newest_commit, newest_offsets
+from godwit.model.manifest import Manifest
 from godwit.storage.local import LocalStore
 from tests.support.log_samples import (
     QUERY,

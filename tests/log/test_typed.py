@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from godwit.log import Intent, Manifest
-from godwit.log.receipt import Receipt
+from godwit.model.receipt import Receipt
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ("manifest", "intent", "receipt")

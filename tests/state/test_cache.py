@@ -306,7 +306,8 @@ import pyarrow as pa
 from godwit.state import cache as module
 from godwit.state.cache import FileCache
 from godwit.storage.local import LocalStore
-from godwit.state.table import FileRef, TableSpec
+from godwit.model.files import FileRef
+from godwit.state.table import TableSpec
 
 location, directory, limit, seed, *refs = sys.argv[1:]
 columns = [pa.schema([(name, pa.int64())]) for name in ("word", "n")]

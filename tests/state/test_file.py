@@ -20,19 +20,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError, IncompatibleError
+from godwit.model.files import FileRef, WrittenFile
 from godwit.model.routing import SEGMENTS
 from godwit.state import file as state_file
 from godwit.state.file import (
     METADATA,
     Kind,
     StateFile,
-    WrittenFile,
     gathered,
     parts,
     write,
 )
 from godwit.state.run import Run, segment_of, segment_offsets
-from godwit.state.table import FileRef, TableSpec
+from godwit.state.table import TableSpec
 from godwit.storage.local import LocalStore
 
 SPEC = TableSpec(

@@ -5,10 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from godwit.model.files import FileRef
 from godwit.state import cache as module
 from godwit.state.cache import FileCache
 from godwit.state.file import write
-from godwit.state.table import FileRef, TableSpec
+from godwit.state.table import TableSpec
 from godwit.storage.local import LocalStore
 
 SPEC = TableSpec(

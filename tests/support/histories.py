@@ -19,16 +19,15 @@ from godwit.errors import RefusedError
 from godwit.inspect.audit import verify
 from godwit.log import History, Manifest
 from godwit.log.layout import TICKS
-from godwit.log.manifest import output_files, state_files
-from godwit.log.receipt import Receipt
 from godwit.migration.migration import OPEN
 from godwit.migration.strategies import AllAtOnce
-from godwit.model import requests
+from godwit.model import requests, tree
+from godwit.model.files import EVERYWHERE
 from godwit.model.hashing import Hashes
+from godwit.model.manifest import output_files, state_files
+from godwit.model.receipt import Receipt
 from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file
-from godwit.state import tree
-from godwit.state.run import EVERYWHERE
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.work import Work
 from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate

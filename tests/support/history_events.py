@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from godwit import faults
 from godwit.migration.strategies import Strategy, all_at_once, batched, fluid, matched, paced
+from godwit.model import tree
 from godwit.model.requests import OnTimeout
 from godwit.model.routing import Routing
-from godwit.state import tree
 from tests.support.counting_workloads import Row, Workload
 from tests.support.death import CHANGE
 

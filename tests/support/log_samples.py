@@ -5,10 +5,10 @@ from pathlib import Path
 
 from godwit.log import Intent, Journal, Manifest, WorkerStatistics
 from godwit.model.description import OperatorDescription
+from godwit.model.files import FileRef
 from godwit.model.requests import ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
-from godwit.state.table import FileRef
-from godwit.state.tree import Merge, PackedTree
+from godwit.model.tree import Merge, PackedTree
 from godwit.storage.local import LocalStore
 
 QUERY = "364c1b9d-b515-4fab-918b-d5d838f9efd6"

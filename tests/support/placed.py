@@ -8,10 +8,10 @@ from typing import Any
 from godwit.driver.driver import Driver
 from godwit.log.history import History
 from godwit.log.intent import Intent
+from godwit.model.files import FileRef
 from godwit.placement.handover import PlacementRecord
 from godwit.placement.slots import Placement
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
-from godwit.state.table import FileRef
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.replicas import Share

@@ -8,7 +8,7 @@ import pyarrow as pa
 import godwit.operators as ops
 from godwit.driver.driver import Driver
 from godwit.log import Intent, Manifest
-from godwit.log.receipt import Receipt
+from godwit.model.receipt import Receipt
 from godwit.operators import AggregateOperator, Operator
 from godwit.state.cache import CacheSpec
 from godwit.testing.simulation import OperatorSimulation

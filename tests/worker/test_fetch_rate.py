@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from godwit.errors import ConfigError
-from godwit.log.receipt import Receipt
+from godwit.model.receipt import Receipt
 from godwit.state import cache
 from godwit.state.cache import CacheSpec
 from tests.support.simulated import begin, drive, simulate, words

@@ -16,10 +16,10 @@ from godwit.errors import DamagedFileError
 from godwit.log.history import History
 from godwit.log.layout import manifest_name
 from godwit.migration.strategies import all_at_once
+from godwit.model.files import FileRef
 from godwit.model.routing import Routing
 from godwit.placement.slots import Held
 from godwit.state.cache import TOUCH_SECONDS
-from godwit.state.table import FileRef
 from godwit.storage.local import LocalStore
 from godwit.worker import keeper as module
 from godwit.worker.keeper import AGAIN, LOCK, TELL, Keeper, KeeperSpec

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS
-from godwit.log.manifest import Manifest
+from godwit.model.files import EVERYWHERE, FileRef
+from godwit.model.manifest import Manifest
 from godwit.model.routing import SEGMENTS, Routing
+from godwit.model.tree import PackedTree
 from godwit.placement.handover import PlacementRecord
 from godwit.placement.slots import Held, Placement
-from godwit.state.run import EVERYWHERE, SLICES
-from godwit.state.table import FileRef
-from godwit.state.tree import PackedTree
+from godwit.state.run import SLICES
 from godwit.storage.local import LocalStore
 from godwit.worker.replicas import (
     KeeperProgress,

@@ -23,8 +23,8 @@ from godwit.errors import CheckpointError, ConfigError
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
-from godwit.log.manifest import Manifest
-from godwit.log.receipt import Receipt
+from godwit.model.manifest import Manifest
+from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from godwit.operators.base import Operator

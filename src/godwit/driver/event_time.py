@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from godwit.log.intent import Intent
-from godwit.log.manifest import Manifest
+from godwit.model.manifest import Manifest
 from godwit.model.time import END, Clocks, earlier
+from godwit.model.tree import Tree
 from godwit.operators.base import Operator
 from godwit.state.timed import is_timed
-from godwit.state.tree import Tree
 from godwit.worker.event_time import latest
 
 UNKNOWN: Final[Clocks] = (None,)

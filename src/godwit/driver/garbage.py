@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from godwit.log.journal import Journal
-from godwit.log.manifest import Manifest, output_files, state_files
+from godwit.model.manifest import Manifest, output_files, state_files
 from godwit.storage.store import Store
 
 SWEEP_EPOCHS = 100

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from godwit.log.intent import Intent, Merges
-from godwit.log.manifest import Manifest
-from godwit.log.receipt import Receipt
 from godwit.migration.timeline import Timeline
+from godwit.model.manifest import Manifest
+from godwit.model.receipt import Receipt
+from godwit.model.tree import Merge, Tree
 from godwit.state.run import dealt_slices, slices_of
-from godwit.state.tree import Merge, Tree
 
 FACTOR = 4  # rows merged in an epoch for each row changed in the one before
 FLOOR = 200_000

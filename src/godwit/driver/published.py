@@ -7,9 +7,9 @@ from godwit.driver.merges import Trees
 from godwit.driver.monitor import Monitor
 from godwit.inspect.sizes import Sizes, bytes_by_bin
 from godwit.log.journal import Journal
-from godwit.log.manifest import Manifest
+from godwit.model.manifest import Manifest
+from godwit.model.tree import Tree
 from godwit.operators.base import Operator
-from godwit.state.tree import Tree
 
 INITIAL = -1  # the epoch that loads a state given at the start
 

@@ -6,8 +6,8 @@ from statistics import median
 from typing import Final
 
 from godwit.driver.repetition import Repetition
-from godwit.log.receipt import Receipt
 from godwit.migration.strategies import NOTHING, Ready, Strategy
+from godwit.model.receipt import Receipt
 
 _EPOCHS: Final = 5  # that tell what an epoch's work takes
 

@@ -14,14 +14,15 @@ from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.layout import HOME, SPARK, generation_name, manifest_name
-from godwit.log.manifest import Manifest, output_files
+from godwit.model.files import FileRef
+from godwit.model.manifest import Manifest, output_files
 from godwit.model.routing import SEGMENTS
+from godwit.model.tree import RunRef, Tree
 from godwit.state import file as state_file
 from godwit.state.file import Meta
 from godwit.state.run import dealt_slices, in_slices, segment_offsets, slices_of
-from godwit.state.table import FileRef, TableSpec
+from godwit.state.table import TableSpec
 from godwit.state.timed import key_hashes
-from godwit.state.tree import RunRef, Tree
 from godwit.storage.location import Location
 
 AuditProgress = Callable[[int, int], None]  # files audited, files in all

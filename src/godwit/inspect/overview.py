@@ -12,10 +12,10 @@ from godwit.errors import ConfigError
 from godwit.inspect.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
-from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.log.requests import RefusedRequest, WaitingRequest
 from godwit.migration.migration import EndedMigration, OpenMigration, OperatorMigrations
 from godwit.migration.strategies import left
+from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles

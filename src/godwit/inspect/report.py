@@ -7,9 +7,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
+from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.routing import Routing
 from godwit.model.text import plural
 from godwit.model.time import show

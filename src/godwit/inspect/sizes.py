@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.log.history import History
-from godwit.log.manifest import WorkerStatistics
 from godwit.migration.migration import MigrationPhase, MigrationState
 from godwit.migration.strategies import Known, left, sought
+from godwit.model.manifest import WorkerStatistics
 from godwit.model.routing import SEGMENTS, Routing
+from godwit.model.tree import Tree
 from godwit.state import bin_rows as state_bins
 from godwit.state.run import slices_of
-from godwit.state.tree import Tree
 from godwit.storage.store import Store
 
 Sizes = npt.NDArray[np.float64]

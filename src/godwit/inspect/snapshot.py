@@ -9,16 +9,16 @@ import pyarrow as pa
 from godwit.errors import CheckpointError, ConfigError, DamagedFileError
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.log.manifest import Manifest
+from godwit.model.manifest import Manifest
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.model.schema import parse
+from godwit.model.tree import Tree
 from godwit.state import file as state_file
 from godwit.state.file import StateFile
 from godwit.state.merge import merge
 from godwit.state.run import Run
 from godwit.state.table import TableSpec
 from godwit.state.timed import is_timed, key_hashes, pending
-from godwit.state.tree import Tree
 from godwit.storage.location import Location
 from godwit.storage.store import Store
 

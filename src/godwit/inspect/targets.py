@@ -10,10 +10,10 @@ from godwit.errors import ConfigError, InfeasibleError
 from godwit.inspect.sizes import Sizes, counted_by_bin
 from godwit.log.history import History
 from godwit.model.routing import Routing, check_workers
+from godwit.model.tree import PackedTree
 from godwit.planner import hashed, intervals_of, scattered, single_step
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Projected
-from godwit.state.tree import PackedTree
 
 Planner = Literal["even", "scattered", "single-step", "markov", "hash"]
 

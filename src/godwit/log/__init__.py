@@ -3,10 +3,10 @@
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
-from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.log.requests import RequestLog
 from godwit.log.restore import restore
 from godwit.log.spark_log import agree, offsets_digest, query_id
+from godwit.model.manifest import Manifest, WorkerStatistics
 
 __all__ = [
     "Generation",

@@ -22,9 +22,9 @@ from godwit.log.layout import (
     intent_name,
     manifest_name,
 )
-from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as
 from godwit.log.requests import RequestLog
+from godwit.model.manifest import Manifest
 from godwit.model.routing import Routing
 from godwit.storage.location import Location, open_store
 

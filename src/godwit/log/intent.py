@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from godwit.migration.migration import OperatorMigrations
 from godwit.model.routing import Routing
+from godwit.model.tree import Merge
 from godwit.model.unread import UnreadFiles
 from godwit.placement.handover import PlacementRecord
-from godwit.state.tree import Merge
 
 Merges = Mapping[str, Mapping[str, tuple[Merge, ...]]]  # by operator and table
 

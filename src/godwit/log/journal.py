@@ -30,8 +30,8 @@ from godwit.log.layout import (
     request_name,
     undone_name,
 )
-from godwit.log.manifest import Manifest
 from godwit.log.records import encode
+from godwit.model.manifest import Manifest
 from godwit.model.routing import Routing
 from godwit.storage.fence import Fence, FencedDirectory
 from godwit.storage.location import Location, open_store

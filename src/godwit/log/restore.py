@@ -7,7 +7,7 @@ from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.journal import Journal
 from godwit.log.layout import HOME, SPARK, intent_name, manifest_name, request_name
-from godwit.log.manifest import Manifest
+from godwit.model.manifest import Manifest
 from godwit.storage.location import Location, open_store
 
 

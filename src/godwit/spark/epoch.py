@@ -18,10 +18,11 @@ from godwit.driver.published import INITIAL
 from godwit.errors import FencedError, GodwitError, IncompatibleError
 from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.log.intent import Intent
-from godwit.log.manifest import Manifest
-from godwit.log.receipt import Receipt
 from godwit.log.spark_log import offsets_digest, query_id, source_offsets
+from godwit.model.files import FileRef
 from godwit.model.hashing import is_cheap
+from godwit.model.manifest import Manifest
+from godwit.model.receipt import Receipt
 from godwit.model.requests import StreamedUpdates
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
@@ -39,7 +40,6 @@ from godwit.spark.types import to_spark
 from godwit.spark.unread_files import UnreadWatch
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
-from godwit.state.table import FileRef
 from godwit.storage.store import Store
 from godwit.worker.executor_process import executor_id
 from godwit.worker.keeper import KeeperSpec

@@ -10,7 +10,7 @@ from godwit.driver.driver import Driver
 from godwit.driver.published import INITIAL
 from godwit.errors import ConfigError
 from godwit.log.intent import Intent
-from godwit.log.receipt import Receipt
+from godwit.model.receipt import Receipt
 from godwit.operators.base import Operator
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import EXPIRY

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Final
 
 from godwit.errors import ConfigError, DamagedFileError
+from godwit.model.files import FileRef
 from godwit.state.file import StateFile, read, verified_chunks
 from godwit.state.rate_limit import RateLimit
-from godwit.state.table import FileRef, TableSpec
+from godwit.state.table import TableSpec
 from godwit.storage.local import LocalStore
 from godwit.storage.store import Store
 

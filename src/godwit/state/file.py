@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.errors import DamagedFileError, GodwitError, IncompatibleError
+from godwit.model.files import FileRef, WrittenFile
 from godwit.model.routing import SEGMENTS
 from godwit.state.run import Run, segment_offsets
-from godwit.state.table import FileRef, TableSpec
+from godwit.state.table import TableSpec
 from godwit.storage.store import Store
 
 FORMAT: Final = 1
@@ -45,14 +46,6 @@ class Meta:
     worker: int
     kind: Kind
     offsets: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A file that is durable under its final name, and how many of its rows each segment has."""
-
-    ref: FileRef
-    segment_rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

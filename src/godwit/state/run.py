@@ -20,7 +20,6 @@ from godwit.state.table import HASH
 
 SEGMENT_BITS: Final = SEGMENTS.bit_length() - 1
 SLICES: Final = 64  # of a segment
-EVERYWHERE: Final = -1  # all slices of a segment
 
 Slices = npt.NDArray[np.int64]
 """By worker and segment: a set of slices."""

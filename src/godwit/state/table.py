@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
@@ -31,20 +30,3 @@ class TableSpec:
         """The columns of a file: hash, operation, key, sub-key, value."""
         head = [pa.field(HASH, pa.uint64()), pa.field(OP, pa.int8())]
         return pa.schema([*head, *self.key, *self.sub, *self.value])
-
-
-@dataclass(frozen=True, slots=True)
-class FileRef:
-    """A committed or receipted file: where it is, how large, and what its bytes sum up to."""
-
-    name: str  # relative to the checkpoint's directory `godwit/`
-    rows: int
-    bytes: int
-    crc: int
-
-    def to_json(self) -> list[Any]:
-        return [self.name, self.rows, self.bytes, self.crc]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> "FileRef":
-        return cls(*data)

@@ -20,14 +20,15 @@ from godwit.api.job import Job
 from godwit.driver.driver import Driver
 from godwit.inspect.snapshot import Snapshot
 from godwit.log.intent import Intent
-from godwit.log.receipt import Receipt
 from godwit.log.restore import restore
 from godwit.log.spark_log import NO_SPARK
+from godwit.model.files import FileRef
 from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.state.cache import CacheSpec
-from godwit.state.table import HASH, FileRef
+from godwit.state.table import HASH
 from godwit.testing.order import in_order
 from godwit.testing.prefold import folded
 from godwit.testing.steps import Code, arrow_steps

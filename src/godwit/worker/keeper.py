@@ -21,10 +21,10 @@ from godwit.errors import DamagedFileError, GodwitError
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.layout import generation_name, intent_name, manifest_name
-from godwit.log.manifest import Manifest
+from godwit.model.files import FileRef
+from godwit.model.manifest import Manifest
 from godwit.placement.slots import Held
 from godwit.state.cache import TOUCH_SECONDS, CacheSpec
-from godwit.state.table import FileRef
 from godwit.storage.store import Store
 from godwit.worker.executor_process import Process
 from godwit.worker.replicas import (

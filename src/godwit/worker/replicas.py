@@ -11,11 +11,11 @@ from typing import Any, Self
 from godwit.errors import DamagedFileError
 from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS, replicas_name
-from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as, encode
+from godwit.model.files import FileRef
+from godwit.model.manifest import Manifest
 from godwit.placement.slots import Held
 from godwit.state.run import slices_of
-from godwit.state.table import FileRef
 from godwit.storage.store import Store
 
 KIND = "replicas"

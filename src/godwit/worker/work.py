@@ -16,21 +16,22 @@ import pyarrow.parquet as pq
 
 from godwit import faults
 from godwit.errors import GodwitError, OperatorError
-from godwit.log.receipt import Receipt
+from godwit.model.files import EVERYWHERE, FileRef, WrittenFile
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.model.loads import Counts, Loads
+from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
+from godwit.model.tree import Merge, Tree
 from godwit.operators.base import Changes, Operator, Prefold
 from godwit.operators.definition import RECORDS
 from godwit.state import file as state_file
 from godwit.state.cache import CacheSpec
-from godwit.state.file import Kind, WrittenFile
+from godwit.state.file import Kind
 from godwit.state.keys import flat
 from godwit.state.merge import merge as merge_runs
-from godwit.state.run import EVERYWHERE, Run, Slices, in_sets, in_slices, segments_of
-from godwit.state.table import HASH, FileRef, TableSpec
+from godwit.state.run import Run, Slices, in_sets, in_slices, segments_of
+from godwit.state.table import HASH, TableSpec
 from godwit.state.timed import NEVER, WatermarkSpan, is_timed, key_hashes, pending
-from godwit.state.tree import Merge, Tree
 from godwit.state.view import Own, View
 from godwit.storage.store import Store
 from godwit.worker.event_time import count, on_time

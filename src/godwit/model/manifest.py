@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.model.description import OperatorDescription
+from godwit.model.files import FileRef
 from godwit.model.loads import Loads
 from godwit.model.time import Clocks
-from godwit.state.table import FileRef
-from godwit.state.tree import PackedTree
+from godwit.model.tree import PackedTree
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,8 @@ from itertools import accumulate, chain
 from typing import Any, Final, Self
 
 from godwit.errors import DamagedFileError
+from godwit.model.files import EVERYWHERE, FileRef, WrittenFile
 from godwit.model.routing import SEGMENTS
-from godwit.state.file import WrittenFile
-from godwit.state.run import EVERYWHERE
-from godwit.state.table import FileRef
 
 MAX_LAYERS: Final = 6
 HARD_LAYERS: Final = 12

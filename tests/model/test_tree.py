@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError
+from godwit.model.files import EVERYWHERE, FileRef, WrittenFile
 from godwit.model.routing import SEGMENTS, Routing
-from godwit.state.file import WrittenFile
-from godwit.state.run import EVERYWHERE
-from godwit.state.table import FileRef
-from godwit.state.tree import HARD_LAYERS, MAX_LAYERS, Merge, PackedTree, RunRef, Tree
+from godwit.model.tree import HARD_LAYERS, MAX_LAYERS, Merge, PackedTree, RunRef, Tree
 
 # The model of a tree: for each segment a list of layers of (file, rows), newest first.
 Model = list[list[list[tuple[str, int]]]]

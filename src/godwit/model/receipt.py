@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from godwit.errors import GodwitError
-from godwit.log.manifest import WorkerStatistics
+from godwit.model.files import FileRef, WrittenFile
 from godwit.model.loads import Loads
+from godwit.model.manifest import WorkerStatistics
 from godwit.model.time import Clocks
-from godwit.state.file import WrittenFile
-from godwit.state.table import FileRef
 
 
 @dataclass(frozen=True, slots=True)
