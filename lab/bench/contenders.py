@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 import godwit as gw
-from godwit.spark.epoch import S_SETTINGS
+from godwit.spark.operator_job import S_SETTINGS
 from lab.bench.application import WORKERS, Bench
 from lab.tools.filling import initial, known
 from lab.tools.spark_query import start, use_store

@@ -17,9 +17,9 @@ import godwit.operators as ops
 from godwit import aggregates
 from godwit.aggregates.base import Columns, GroupedRecords
 from godwit.model.hashing import hash_rows
+from godwit.model.keys import distinct
 from godwit.model.schema import parse, to_ddl
 from godwit.operators import Aggregate, AggregateOperator
-from godwit.state.keys import distinct
 from godwit.testing.prefold import folded
 from tests.support.aggregate_oracle import KINDS, model, order
 from tests.support.own_aggregates import TopThree, variance

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from godwit.model.hashing import hash_rows
+from godwit.model.keys import distinct
 from godwit.operators.cells.read_ahead import ReadAhead
 from godwit.operators.definition import POSITION
-from godwit.state.keys import distinct
 from godwit.state.table import UPSERT, TableSpec
 from tests.support.tables import DictTable
 

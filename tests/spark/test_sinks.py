@@ -10,10 +10,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+import godwit as gw
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
-from godwit.spark import sinks
-from godwit.spark.sinks import FilesSink, Sink
+from godwit.spark.sinks.files import FilesSink
+from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_spark
 
 pytestmark = pytest.mark.spark
@@ -47,7 +48,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def files(spark: SparkSession, out: Path, checkpoint: Path) -> FilesSink:
-    sink = sinks.files(out)
+    sink = gw.files(out)
     assert isinstance(sink, FilesSink)
     sink.check(spark, SCHEMA, str(checkpoint))
     return sink
@@ -82,10 +83,10 @@ def test_files_of_an_epoch_without_rows_are_not_made(
     assert not (out / "epoch=0").exists()
     files.deliver(1, rows(spark, 9), "q/b", 0)
     assert delivered(spark.read.parquet(str(out))) == {(1, 9)}
-    assert files.deliver_as_they_are(2, [], "q/c")
+    assert files.deliver_files(2, [], "q/c")
     assert not (out / "epoch=2").exists()
     with pytest.raises(ConfigError, match="holds commit q/b, not commit q/z"):
-        files.deliver_as_they_are(1, [], "q/z")
+        files.deliver_files(1, [], "q/z")
 
 
 def test_files_of_another_history_are_not_overwritten(
@@ -105,7 +106,7 @@ def test_files_of_later_epochs_are_another_history(
 ) -> None:
     for epoch in (3, 10, 11):
         files.deliver(epoch, rows(spark, epoch), f"q/{epoch}", 1)
-    restored = sinks.files(out)
+    restored = gw.files(out)
     restored.check(spark, SCHEMA, str(checkpoint))
     with pytest.raises(ConfigError, match=r"epoch=10 is there .* only come to epoch 4"):
         restored.deliver(4, rows(spark, 4), "q/z", 1)
@@ -131,14 +132,14 @@ def test_files_of_another_query_are_told_at_the_start(
 ) -> None:
     files.deliver(0, rows(spark, 1), "q/a", 1)
     with pytest.raises(ConfigError) as told:
-        sinks.files(out).check(spark, SCHEMA, str(tmp_path / "new"))
+        gw.files(out).check(spark, SCHEMA, str(tmp_path / "new"))
     assert str(told.value) == (
         f"{out} holds the output of another query in checkpoint {checkpoint}. Name another output "
         "directory for this one, or delete this directory. Nothing was overwritten"
     )
     (checkpoint / "spark" / "metadata").unlink()
     with pytest.raises(ConfigError, match=f"{checkpoint}, which has been deleted since"):
-        sinks.files(out).check(spark, SCHEMA, str(checkpoint))
+        gw.files(out).check(spark, SCHEMA, str(checkpoint))
 
 
 def test_files_without_a_checkpoint_in_their_receipt_are_told_as_well(
@@ -149,7 +150,7 @@ def test_files_without_a_checkpoint_in_their_receipt_are_told_as_well(
     (out / "epoch=0/_godwit.json").write_text('{"epoch": 0, "commit": "q/a"}')
     files.deliver(0, rows(spark, 1), "q/a", 1)
     with pytest.raises(ConfigError, match=r"holds the output of another query\. Name another"):
-        sinks.files(out).check(spark, SCHEMA, str(tmp_path / "new"))
+        gw.files(out).check(spark, SCHEMA, str(tmp_path / "new"))
 
 
 def test_output_columns_that_come_and_go_are_null_in_other_epochs(
@@ -157,7 +158,7 @@ def test_output_columns_that_come_and_go_are_null_in_other_epochs(
 ) -> None:
     files.deliver(0, rows(spark, 1), "q/a", 1)
     later = rows(spark, 2).selectExpr("n", "named_struct('at', timestamp '2024-01-01') AS extra")
-    changed = sinks.files(out)
+    changed = gw.files(out)
     changed.check(spark, later.schema, str(checkpoint))
     changed.deliver(1, later, "q/b", 1)
     found = spark.read.parquet(str(out)).selectExpr("epoch", "n", "k", "string(extra.at) AS at")
@@ -167,7 +168,7 @@ def test_output_columns_that_come_and_go_are_null_in_other_epochs(
     ]
     schema_file = out / "_common_metadata"
     written = schema_file.stat().st_mtime_ns
-    again = sinks.files(out)
+    again = gw.files(out)
     again.check(spark, later.schema, str(checkpoint))
     again.deliver(2, later, "q/c", 1)
     assert schema_file.stat().st_mtime_ns == written
@@ -203,7 +204,7 @@ def test_two_drivers_that_deliver_the_same_commit_agree(
 
     def overtaken(stage: Path) -> None:
         monkeypatch.setattr(module, "_sync_tree", sync)
-        sinks.files(out).deliver(0, rows(spark, 1), "q/a", 1)
+        gw.files(out).deliver(0, rows(spark, 1), "q/a", 1)
         sync(stage)
 
     monkeypatch.setattr(module, "_sync_tree", overtaken)
@@ -215,7 +216,7 @@ def test_two_drivers_that_deliver_the_same_commit_agree(
 def test_files_take_the_options_of_their_format(
     spark: SparkSession, out: Path, checkpoint: Path
 ) -> None:
-    sink = sinks.files(out, "csv", header=True, sep=";")
+    sink = gw.files(out, "csv", header=True, sep=";")
     sink.check(spark, SCHEMA, str(checkpoint))
     sink.deliver(0, rows(spark, 1).coalesce(1), "q/a", 1)
     (data,) = (out / "epoch=0").glob("*.csv")
@@ -226,14 +227,14 @@ def test_what_cannot_work_is_refused_at_the_start(
     spark: SparkSession, tmp_path: Path, checkpoint: Path
 ) -> None:
     with pytest.raises(ConfigError, match=r"s3a.* does not qualify for a sink; use a local path"):
-        sinks.files("s3a://bucket/out")
+        gw.files("s3a://bucket/out")
     with pytest.raises(ConfigError, match="unknown file format 'parket'"):
-        sinks.files(tmp_path, "parket").check(spark, SCHEMA, str(checkpoint))
+        gw.files(tmp_path, "parket").check(spark, SCHEMA, str(checkpoint))
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file"):
-        sinks.files(tmp_path / "file").check(spark, SCHEMA, str(checkpoint))
+        gw.files(tmp_path / "file").check(spark, SCHEMA, str(checkpoint))
     taken = to_spark(parse("Epoch int"))
-    for sink in (sinks.files(tmp_path), sinks.table("t"), sinks.memory("m")):
+    for sink in (gw.files(tmp_path), gw.table("t"), gw.memory("m")):
         with pytest.raises(ConfigError, match="column 'Epoch'"):
             sink.check(spark, taken, str(checkpoint))
 
@@ -241,14 +242,14 @@ def test_what_cannot_work_is_refused_at_the_start(
 def test_a_table_has_a_partition_an_epoch(
     spark: SparkSession, table: str, checkpoint: Path
 ) -> None:
-    sink = sinks.table(table)
+    sink = gw.table(table)
     sink.check(spark, SCHEMA, str(checkpoint))
     sink.deliver(0, rows(spark, 1, 2), "q/a", 2)
     sink.deliver(1, rows(spark, 3).select("n", "k"), "q/b", 1)
     sink.deliver(1, rows(spark, 3), "q/b", 1)
     assert delivered(spark.table(table)) == {(0, 1), (0, 2), (1, 3)}
 
-    sinks.table(table).check(spark, SCHEMA, str(checkpoint))
+    gw.table(table).check(spark, SCHEMA, str(checkpoint))
     sink.deliver(1, rows(spark), "q/c", 0)
     assert delivered(spark.table(table)) == {(0, 1), (0, 2)}
 
@@ -258,15 +259,15 @@ def test_a_table_of_another_shape_is_refused(
 ) -> None:
     spark.sql(f"CREATE TABLE {table} (k string, n bigint, epoch bigint) USING parquet")
     with pytest.raises(ConfigError, match="not partitioned"):
-        sinks.table(table).check(spark, SCHEMA, str(checkpoint))
+        gw.table(table).check(spark, SCHEMA, str(checkpoint))
     spark.sql(f"DROP TABLE {table}")
-    sinks.table(table).check(spark, SCHEMA, str(checkpoint))
+    gw.table(table).check(spark, SCHEMA, str(checkpoint))
     with pytest.raises(ConfigError, match="has the columns k, n, the query's output k, other"):
-        sinks.table(table).check(spark, to_spark(parse("k string, other bigint")), str(checkpoint))
+        gw.table(table).check(spark, to_spark(parse("k string, other bigint")), str(checkpoint))
 
 
 def test_memory_is_a_view_of_all_epochs(spark: SparkSession, checkpoint: Path) -> None:
-    sink = sinks.memory("remembered")
+    sink = gw.memory("remembered")
     sink.check(spark, SCHEMA, str(checkpoint))
     assert delivered(spark.table("remembered")) == set()
     batches = spark.newSession()
@@ -279,7 +280,7 @@ def test_memory_is_a_view_of_all_epochs(spark: SparkSession, checkpoint: Path) -
 
 def test_a_function_gets_rows_and_epoch(spark: SparkSession, checkpoint: Path) -> None:
     calls = []
-    sink = sinks.foreach_batch(lambda df, epoch: calls.append((epoch, df.count())))
+    sink = gw.foreach_batch(lambda df, epoch: calls.append((epoch, df.count())))
     sink.check(spark, SCHEMA, str(checkpoint))
     sink.deliver(4, rows(spark, 1, 2), "q/a", 2)
     sink.deliver(5, rows(spark), "q/b", 0)
@@ -289,7 +290,7 @@ def test_a_function_gets_rows_and_epoch(spark: SparkSession, checkpoint: Path) -
 def test_the_console_shows_the_first_rows(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], checkpoint: Path
 ) -> None:
-    sink = sinks.console(rows=1)
+    sink = gw.console(rows=1)
     sink.check(spark, SCHEMA, str(checkpoint))
     sink.deliver(3, rows(spark, 1, 2), "q/a", 2)
     shown = capsys.readouterr().out
@@ -300,11 +301,11 @@ def test_the_console_shows_the_first_rows(
 
 def test_every_sink_states_its_guarantee(tmp_path: Path) -> None:
     every: list[Sink] = [
-        sinks.files(tmp_path),
-        sinks.table("t"),
-        sinks.foreach_batch(lambda df, epoch: None),
-        sinks.console(),
-        sinks.memory("m"),
+        gw.files(tmp_path),
+        gw.table("t"),
+        gw.foreach_batch(lambda df, epoch: None),
+        gw.console(),
+        gw.memory("m"),
     ]
     for sink in every:
         assert sink.guarantee.startswith(("exactly once", "at least once"))

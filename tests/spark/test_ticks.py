@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from godwit.log.layout import TICKS
-from godwit.spark.ticks import SeenTicks, with_ticks
+from godwit.log.ticks import SeenTicks
+from godwit.spark.ticks import with_ticks
 from godwit.storage.local import LocalStore
 
 SCHEMA = "n long, at timestamp"

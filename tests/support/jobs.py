@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 import godwit as gw
-from godwit.spark.sinks import Sink
+from godwit.spark.sinks.sink import Sink
 
 Row = dict[str, Any]
 Batch = Mapping[str, Sequence[Row]]  # by input

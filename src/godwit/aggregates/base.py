@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.state.keys import Groups, Rows, flat
+from godwit.model.keys import Groups, Rows, flat
 
 Columns = Sequence[pa.Array]
 
@@ -41,7 +41,7 @@ class GroupedRecords:
     Group g is the records from `starts[g]` on, `sizes[g]` of them. No group is empty.
 
     >>> from godwit.model.hashing import hash_rows
-    >>> from godwit.state.keys import distinct
+    >>> from godwit.model.keys import distinct
     >>> table = pa.table({"k": ["a", "b", "a"], "x": [1, 2, 3]})
     >>> groups = distinct(hash_rows(table.select(["k"])), table.select(["k"]), ordered=False)
     >>> records = GroupedRecords(table, groups)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from godwit.aggregates.base import Aggregate, AggregateInput, Columns, GroupedRecords
 from godwit.errors import ConfigError
-from godwit.state.keys import Rows
+from godwit.model.keys import Rows
 
 _PREFIX: Final = "_partial_"  # before the name of a column of the state
 

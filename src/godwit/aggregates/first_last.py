@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from godwit.aggregates.base import Aggregate, AggregateInput, Columns, GroupedRecords, OfColumn
 from godwit.aggregates.columns import Mask, Values, numbers, valid
-from godwit.state.keys import Rows
+from godwit.model.keys import Rows
 
 
 @dataclass(frozen=True, slots=True)

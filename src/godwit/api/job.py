@@ -13,7 +13,7 @@ from godwit.model.options import AvailableNow, Options, Trigger, near
 from godwit.spark.epoch import Listener
 from godwit.spark.importing import SparkCheckpoint
 from godwit.spark.initial_state import Initial
-from godwit.spark.sinks import Sink
+from godwit.spark.sinks.sink import Sink
 from godwit.spark.start import start
 
 if TYPE_CHECKING:

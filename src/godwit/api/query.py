@@ -13,6 +13,7 @@ from godwit.api.handles import Draining, Handover, Migration, Scheduled
 from godwit.errors import ConfigError, GodwitError, RefusedError
 from godwit.inspect.targets import Measured, Planner, target
 from godwit.log.history import History
+from godwit.log.layout import SPARK
 from godwit.log.spark_log import newest_commit
 from godwit.migration.strategies import Strategy, parse
 from godwit.model.requests import OnTimeout
@@ -334,7 +335,8 @@ class Query:
         if driver.monitor.wait_for(is_delivered):
             with suppress(Exception):  # Spark may be ending
                 last = driver.timelines.last_epoch
-                while self.is_active and newest_commit(engine.spark_log) != last:
+                spark_log = driver.checkpoint.within(SPARK)
+                while self.is_active and newest_commit(spark_log) != last:
                     time.sleep(_COMMIT_SECONDS)
             with suppress(Exception):  # whatever became of the wait: an epoch may wait for the stop
                 self.spark_query.stop()

@@ -27,7 +27,7 @@ from godwit.operators.windowed import Windowed
 from godwit.operators.windows import Sliding, Window
 from godwit.spark.epoch import Step, Transform
 from godwit.spark.logical_plan import check_source, schema_after
-from godwit.spark.sinks import Sink
+from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_arrow, to_spark
 from godwit.spark.windows import Assign, Preparation, SideBySide
 

@@ -8,7 +8,7 @@ from typing import Literal
 from godwit.cli.output import note, print_line
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
-from godwit.log.journal import tick
+from godwit.log.ticks import tick
 from godwit.model.requests import Request
 from godwit.storage.location import Location
 

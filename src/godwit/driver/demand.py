@@ -5,6 +5,7 @@ from godwit.driver.placements import Placements
 from godwit.driver.published import Published
 from godwit.driver.timelines import Timelines
 from godwit.log.journal import Journal
+from godwit.log.ticks import SeenTicks
 
 
 class Demand:
@@ -28,6 +29,7 @@ class Demand:
         self._placements = placements
         self._published = published
         self._ignores_requests = False
+        self._seen_ticks = SeenTicks(journal.files)
 
     @property
     def wants_epoch(self) -> bool:
@@ -52,3 +54,7 @@ class Demand:
     def tick(self) -> None:
         """Ask for an epoch."""
         self._journal.tick()
+
+    def sweep_ticks(self) -> None:
+        """An epoch begins: what asked for those before is done with."""
+        self._seen_ticks.sweep()

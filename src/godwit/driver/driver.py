@@ -7,6 +7,8 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from godwit import faults
 from godwit.driver.compatibility import check_restart
@@ -20,9 +22,13 @@ from godwit.driver.recent import RecentEpochs
 from godwit.driver.requests import Requests
 from godwit.driver.timelines import Timelines
 from godwit.errors import CheckpointError, ConfigError
+from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
+from godwit.log.layout import SPARK
+from godwit.log.spark_log import offsets_digest, query_id, source_offsets
+from godwit.model.backlog import backlog
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
@@ -35,6 +41,15 @@ from godwit.state.run import slices_of
 from godwit.state.timed import WatermarkSpan, is_timed
 from godwit.storage.location import Location, open_store
 from godwit.worker.work import Ahead, Work
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was there when an epoch began, as far as its report tells of it."""
+
+    routings: Mapping[str, Routing]
+    backlog: int | None
+    unread: UnreadFiles | None
 
 
 class Driver:
@@ -62,6 +77,7 @@ class Driver:
         if retention < 1:
             raise ConfigError(f"retention must be at least one epoch, not {retention}")
         self.checkpoint = open_store(checkpoint, to_write=True, durable=durable)
+        self._spark_log = self.checkpoint.within(SPARK)
         self.operators = {operator.name: operator for operator in operators}
         if len(self.operators) < len(operators):
             raise ConfigError(
@@ -109,6 +125,7 @@ class Driver:
         if self.demand.wants_epoch:
             self.demand.tick()
         self._garbage = Garbage(journal, retention)
+        self._before = Before({}, None, None)
 
     def routing(self, operator: str) -> Routing:
         """The routing of the newest epoch that has begun (or of the first, if none has)."""
@@ -129,6 +146,8 @@ class Driver:
         workers run is decided anew, from the `executors` that there are.
         """
         held = self.placements.replicas() if executors else {}
+        routings = {name: self.routing(name) for name in self.operators}
+        self._before = Before(routings, backlog, unread)
         with self.monitor:
             last = self.published.manifest
             if last is not None and epoch <= last.epoch:
@@ -169,6 +188,22 @@ class Driver:
             self.placements.decided(intent.placement)
             self.timelines.decided(decision)
             return intent
+
+    def begin_batch(
+        self,
+        epoch: int,
+        latest: Sequence[Any],
+        executors: Executors,
+        unread: UnreadFiles | None,
+    ) -> Intent | Manifest:
+        """`begin` for a batch of Spark's, whose log has its input. `latest` are the newest offsets
+        that Spark knows of each source, if it tells."""
+        spark = self._spark_log
+        query, offsets = query_id(spark), offsets_digest(spark, epoch)
+        assert query is not None  # Spark writes both before a batch runs
+        assert offsets is not None
+        left = backlog(latest, source_offsets(spark, epoch))
+        return self.begin(epoch, query, offsets, left, executors, unread)
 
     def place(self, intent: Intent, executors: Executors) -> None:
         """Decide anew where the workers of an epoch run, since an executor was lost in it."""
@@ -236,6 +271,29 @@ class Driver:
             self.monitor.wake()
         self._garbage.collect(manifest)
         return manifest
+
+    def report(self, manifest: Manifest, parts: Mapping[str, float]) -> EpochReport:
+        """The epoch that was begun last and is published now, whose parts took so many seconds."""
+        placement = self.placements.placement
+        replicas = (
+            ReplicaReport.all(manifest.epoch, placement, self.placements.replicas())
+            if placement
+            else ()
+        )
+        return EpochReport.of(
+            manifest,
+            self._before.routings,
+            {name: self.timelines[name] for name in self.operators},
+            self.published.time.watermarks,
+            parts,
+            self._before.backlog,
+            replicas,
+            self._before.unread,
+        )
+
+    def check(self) -> None:
+        """Raise FencedError if another driver has taken over."""
+        self.journal.check()
 
     def _place(
         self,

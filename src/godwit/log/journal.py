@@ -2,7 +2,6 @@
 
 import socket
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from godwit.log.layout import (
     undone_name,
 )
 from godwit.log.records import encode
+from godwit.log.ticks import tick
 from godwit.model.manifest import Manifest
 from godwit.model.routing import Routing
 from godwit.storage.fence import Fence, FencedDirectory
@@ -213,11 +213,6 @@ class Journal(History):
         except (FileNotFoundError, FileExistsError, NotADirectoryError):
             self.check()
             raise
-
-
-def tick(files: Store) -> None:
-    """Ask the running query for an epoch: it reads the files of `ticks` as a second stream."""
-    files.create(f"{TICKS}/{uuid.uuid4().hex}", b"tick")
 
 
 def _same_routing(one: Routing, other: Routing) -> bool:

@@ -14,12 +14,12 @@ from godwit.aggregates.bound import BoundAggregate, partial_column
 from godwit.aggregates.int128 import TooWideError
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.description import OperatorDescription
+from godwit.model.keys import Mask, distinct, flat
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, Prefold, TableView
 from godwit.operators.convert import elements
-from godwit.state.keys import Mask, distinct, flat
 from godwit.state.table import UPSERT, TableSpec
 
 TABLE = "value"

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.aggregates.columns import numbers
+from godwit.model.keys import flat
 from godwit.operators.python_types import WrongTypeError, check_types
-from godwit.state.keys import flat
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=datetime.UTC)

@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
+from godwit.model.keys import Groups, Mask, contained, distinct, flat
 from godwit.operators.base import Hashes, TimedView
-from godwit.state.keys import Groups, Mask, contained, distinct, flat
 from godwit.state.table import CLEAR, DELETE, HASH, TableSpec
 from godwit.state.timed import KEY_HASH
 

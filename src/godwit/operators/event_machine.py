@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from godwit.errors import ConfigError
 from godwit.model.description import OperatorDescription
+from godwit.model.keys import distinct, flat
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
 from godwit.operators import definition
@@ -19,7 +20,6 @@ from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.definition import INPUT
 from godwit.operators.events import NOTICES, Arrivals, EventLoop, Function, Side
 from godwit.operators.forms import Form
-from godwit.state.keys import distinct, flat
 from godwit.state.table import TableSpec
 from godwit.state.timed import KEY_HASH, moments, payload, timed_spec, waiting
 

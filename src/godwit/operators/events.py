@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from godwit.errors import GodwitError, OperatorError
+from godwit.model.keys import Groups, flat
 from godwit.model.time import END
 from godwit.operators import user_function as calling
 from godwit.operators.base import Hashes
 from godwit.operators.cells.base import Cells
 from godwit.operators.convert import MisfitError, elements, row_class, rows, to_python
 from godwit.operators.definition import INPUT
-from godwit.state.keys import Groups, flat
 from godwit.state.timed import AT, KEY_HASH, moments, timed_spec, waiting
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from godwit.errors import ConfigError
 from godwit.model.description import OperatorDescription
+from godwit.model.keys import Groups, contained, distinct, flat
 from godwit.model.time import Duration, micros
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, Operator, TableView, TimedView
 from godwit.operators.due_keys import besides, chosen, due_keys, in_order, removed
 from godwit.operators.wrapper import Wrapper
-from godwit.state.keys import Groups, contained, distinct, flat
 from godwit.state.table import HASH, UPSERT, TableSpec
 from godwit.state.timed import Moments, moments, timed_spec, waiting
 

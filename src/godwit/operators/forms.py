@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from godwit.errors import ConfigError
+from godwit.model.keys import Groups
 from godwit.model.schema import check_key, parse
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import Cells
@@ -13,7 +14,6 @@ from godwit.operators.cells.map import MapCells
 from godwit.operators.cells.read_ahead import ReadAhead
 from godwit.operators.cells.value import ValueCells
 from godwit.operators.definition import POSITION, check_attributes
-from godwit.state.keys import Groups
 from godwit.state.table import TableSpec
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.errors import OperatorError
+from godwit.model.keys import distinct
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.definition import POSITION
 from godwit.operators.wrapper import Wrapper
-from godwit.state.keys import distinct
 from godwit.state.table import UPSERT, TableSpec
 
 

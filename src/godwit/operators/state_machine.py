@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.description import OperatorDescription
+from godwit.model.keys import Groups, distinct
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
 from godwit.operators import definition
@@ -21,7 +22,6 @@ from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.cells.base import Cells
 from godwit.operators.convert import MisfitError, elements, rows
 from godwit.operators.forms import Form
-from godwit.state.keys import Groups, distinct
 from godwit.state.table import TableSpec
 
 _WINDOW_KEYS = 1 << 14

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from godwit.aggregates.base import Aggregate
 from godwit.model.description import OperatorDescription
+from godwit.model.keys import flat
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, AggregateOperator
@@ -18,7 +19,6 @@ from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.due_keys import besides, chosen, due_keys, in_order, removed
 from godwit.operators.windows import END, START, TIME, Sliding
 from godwit.operators.wrapper import Wrapper
-from godwit.state.keys import flat
 from godwit.state.table import HASH, UPSERT, TableSpec
 from godwit.state.timed import moments, timed_spec, waiting
 

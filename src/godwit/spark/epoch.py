@@ -1,49 +1,35 @@
 """One epoch on Spark: decide, run S for each operator, publish, deliver."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter, sleep
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StringType, StructField, StructType
 
 from godwit import faults
 from godwit.driver.driver import Driver
 from godwit.driver.published import INITIAL
 from godwit.errors import FencedError, GodwitError, IncompatibleError
-from godwit.inspect.report import EpochReport, ReplicaReport
+from godwit.inspect.report import EpochReport
 from godwit.log.intent import Intent
-from godwit.log.spark_log import offsets_digest, query_id, source_offsets
 from godwit.model.files import FileRef
-from godwit.model.hashing import is_cheap
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.requests import StreamedUpdates
-from godwit.model.routing import Routing
 from godwit.operators.base import Operator
-from godwit.spark.backlog import behind
+from godwit.spark.backlog import latest_offsets
 from godwit.spark.executor_loss import LossWatch
-from godwit.spark.executors import is_alone
-from godwit.spark.keeper_start import ensure
-from godwit.spark.pinning import Pinning, Slots
-from godwit.spark.prefold import can_fold, fold
-from godwit.spark.route import column, ordered, route
-from godwit.spark.settings import settings
-from godwit.spark.sinks import FilesSink, Sink
-from godwit.spark.ticks import SeenTicks, Ticker
+from godwit.spark.operator_job import run
+from godwit.spark.pinning import Pinning
+from godwit.spark.sinks.sink import FileTaker, Sink
+from godwit.spark.ticks import Ticker
 from godwit.spark.types import to_spark
 from godwit.spark.unread_files import UnreadWatch
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
-from godwit.storage.store import Store
-from godwit.worker.executor_process import executor_id
-from godwit.worker.keeper import KeeperSpec
-from godwit.worker.work import Work
 
 Transform = Callable[[DataFrame], DataFrame]
 Step = Operator | Transform
@@ -51,49 +37,9 @@ Listener = Callable[[EpochReport], None]
 
 log = logging.getLogger("godwit")
 
-S_SCHEMA = StructType([StructField("receipt", StringType())])
-S_SETTINGS = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
-    # The plan is settled: a part for each worker. To adapt it would cost time and change nothing.
-    "spark.sql.adaptive.enabled": "false",
-}
-CLUSTER_SETTINGS = {
-    # A part of the shuffle that was lost with its executor and comes out differently fails the job,
-    # rather than being mixed with what workers have read of it.
-    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
-    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
-}
 INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 STOPPED = f"{INTERRUPTED} the epoch: java.lang.InterruptedException"
 LOOK_SECONDS = 0.05
-
-
-class Worker:
-    """Operator S as Spark runs it: the records of one partition in, one receipt out.
-
-    A class of a module, so that Spark pickles it by reference.
-    """
-
-    def __init__(
-        self, work: Work, workers: Mapping[int, int] | None, keeper: KeeperSpec | None
-    ) -> None:
-        self._work = work
-        self._workers = workers  # by slot
-        self._keeper = keeper
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        part = context.partitionId()
-        worker = part if self._workers is None else self._workers.get(part)
-        if self._keeper is not None:
-            ensure(replace(self._keeper, executor=executor_id()))
-        if worker is None:  # Spark ends a Python process that leaves its input unread
-            if any(batch.num_rows for batch in batches):
-                raise RuntimeError(f"slot {part} has records, but no worker")
-            return
-        receipt = replace(self._work.run(worker, batches), place=executor_id())
-        yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
 
 
 class Clock:
@@ -129,7 +75,6 @@ class Engine:
     driver: Driver
     steps: Sequence[Step]
     sink: Sink
-    spark_log: Store
     pinning: Pinning
     unread: UnreadWatch
     query_name: str | None = None
@@ -165,7 +110,7 @@ class Engine:
     def _cause(self, error: BaseException) -> BaseException:
         """Being fenced off explains whatever else went wrong, such as files that are gone."""
         try:
-            self.driver.journal.check()
+            self.driver.check()
         except FencedError as fenced:
             return fenced
         return error
@@ -174,18 +119,13 @@ class Engine:
         spark = batch.sparkSession
         self.ticker.hold()
         if not self.is_bounded:  # then Spark reads those alone that were there at the start
-            self._seen_ticks.sweep()
-        query, offsets = query_id(self.spark_log), offsets_digest(self.spark_log, epoch)
-        assert query is not None  # Spark writes both before an epoch runs
-        assert offsets is not None
-        before = {name: self.driver.routing(name) for name in self.driver.operators}
+            self.driver.demand.sweep_ticks()
         clock = Clock()
         updates: list[StreamedUpdates] = []
         if self.controlled:
             updates, batch = split(batch)
-        backlog = behind(self.spark_query, source_offsets(self.spark_log, epoch))
-        executors = self.pinning.executors()
-        decided = self.driver.begin(epoch, query, offsets, backlog, executors, self.unread.look())
+        latest, executors = latest_offsets(self.spark_query), self.pinning.executors()
+        decided = self.driver.begin_batch(epoch, latest, executors, self.unread.look())
         clock.lap("decide")
         if isinstance(decided, Intent):
             receipts = self._compute(batch, decided)
@@ -200,28 +140,9 @@ class Engine:
         self.delivered = epoch
         self.driver.monitor.wake()
         clock.lap("deliver")
-        timelines = {name: self.driver.timelines[name] for name in self.driver.operators}
-        watermarks = self.driver.published.time.watermarks
-        replicas = self._replicas(epoch)
-        report = EpochReport.of(
-            decided,
-            before,
-            timelines,
-            watermarks,
-            clock.parts,
-            backlog,
-            replicas,
-            self.unread.known,
-        )
+        report = self.driver.report(decided, clock.parts)
         self._tell(report)
         self.ticker.go_on(report.records)
-
-    def _replicas(self, epoch: int) -> list[ReplicaReport]:
-        """How far the replicas are, now that an epoch is published."""
-        placements = self.driver.placements
-        if (placement := placements.placement) is None:
-            return []
-        return ReplicaReport.all(epoch, placement, placements.replicas())
 
     def _tell(self, report: EpochReport) -> None:
         """A log line, and the listener, whose troubles are not those of the query."""
@@ -270,39 +191,36 @@ class Engine:
     def _operators(self, rows: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
         """Run one operator after the other; each sees only receipted output of the one before."""
         receipts: dict[str, list[Receipt]] = {}
-        for step in self.steps[: self.steps.index(self._last_operator) + 1]:
-            if not isinstance(step, Operator):
-                rows = step(rows)
-                continue
-            work = self.driver.work(intent, step.name)
-            routing = intent.routings[step.name]
-            placements = self.driver.placements
+        placements = self.driver.placements
+        for code, operator in self._stages:
+            rows = _apply(code, rows)
+            name, routing = operator.name, intent.routings[operator.name]
             slots = self.pinning.slots(rows.sparkSession, placements.placement, routing.workers)
-            receipts[step.name] = run(work, rows, routing, slots, placements.keeper)
-            if step is not self._last_operator:
-                refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
-                rows = self._read(rows.sparkSession, step, refs)
+            work = self.driver.work(intent, name)
+            receipts[name] = run(work, rows, routing, slots, placements.keeper)
+            if operator is not self._last_operator:
+                refs = [receipt.outputs for receipt in receipts[name] if receipt.outputs]
+                rows = self._read(rows.sparkSession, operator, refs)
         return receipts
 
     def _deliver(self, spark: SparkSession, manifest: Manifest) -> None:
         """Give the sink the durable outputs that the manifest names, after the code behind them."""
         epoch, operator = manifest.epoch, self._last_operator
-        self.driver.journal.check()
+        self.driver.check()
         refs = manifest.outputs[operator.name]
         faults.reach("sink", "before", epoch)
-        if not self._linked(epoch, refs, manifest.id):
-            rows = self._read(spark, operator, refs)
-            for step in self._last_steps:
-                rows = step(rows)
+        if not self._delivered_as_files(epoch, refs, manifest.id):
+            rows = _apply(self._last_steps, self._read(spark, operator, refs))
             self.sink.deliver(epoch, rows, manifest.id, sum(ref.rows for ref in refs))
         faults.reach("sink", "after", epoch)
-        self.driver.journal.check()
+        self.driver.check()
 
-    def _linked(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
-        if self._last_steps or not isinstance(self.sink, FilesSink):
+    def _delivered_as_files(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
+        """Could the sink take the files of the outputs as they are?"""
+        if self._last_steps or not isinstance(self.sink, FileTaker):
             return False
         paths = [path for ref in refs if (path := self.driver.files.local_path(ref.name))]
-        return len(paths) == len(refs) and self.sink.deliver_as_they_are(epoch, paths, commit)
+        return len(paths) == len(refs) and self.sink.deliver_files(epoch, paths, commit)
 
     def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:
         """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
@@ -319,12 +237,21 @@ class Engine:
         return Ticker(self.driver.demand, self.driver.placements, self.pinning, self.interval)
 
     @cached_property
-    def _seen_ticks(self) -> SeenTicks:
-        return SeenTicks(self.driver.files)
+    def _stages(self) -> list[tuple[list[Transform], Operator]]:
+        """Each operator, with the DataFrame code between the one before and it."""
+        stages: list[tuple[list[Transform], Operator]] = []
+        code: list[Transform] = []
+        for step in self.steps:
+            if isinstance(step, Operator):
+                stages.append((code, step))
+                code = []
+            else:
+                code.append(step)
+        return stages
 
     @cached_property
     def _last_operator(self) -> Operator:
-        return next(step for step in reversed(self.steps) if isinstance(step, Operator))
+        return self._stages[-1][1]
 
     @cached_property
     def _last_steps(self) -> list[Transform]:
@@ -333,47 +260,15 @@ class Engine:
         return [step for step in later if not isinstance(step, Operator)]
 
 
+def _apply(code: Iterable[Transform], rows: DataFrame) -> DataFrame:
+    for transform in code:
+        rows = transform(rows)
+    return rows
+
+
 def _brief(error: BaseException) -> str:
     text = str(error)
     signs = ("Interrupted", "ClosedByInterrupt", "cancelled")
     if not isinstance(error, GodwitError) and any(sign in text for sign in signs):
         return STOPPED
     return f"{type(error).__name__}: {text}"[:1000].replace(INTERRUPTED, "")
-
-
-def run(
-    work: Work,
-    rows: DataFrame,
-    routing: Routing,
-    slots: Slots | None = None,
-    keeper: KeeperSpec | None = None,
-) -> list[Receipt]:
-    """F and S for one operator: a Spark job of its own, which returns one receipt a worker.
-
-    On the way its tasks see that the keepers of their executors run.
-    """
-    operator = work.operator
-    rows = rows.select(*map(column, operator.input.names))
-    wanted = S_SETTINGS
-    if work.prefold is not None and can_fold(rows, operator):
-        rows = fold(rows, operator, work.prefold, work.span.passed)
-        wanted = wanted | {"spark.sql.shuffle.partitions": str(routing.workers)}
-    else:
-        work = replace(work, prefold=None)
-    if slots is not None:  # who gets what is up to a join: see that it is right
-        work = replace(work, routing=routing)
-    routed = route(
-        rows,
-        operator.key.names,
-        routing,
-        slots,
-        with_hash=operator.ordered or not is_cheap(operator.key),
-    )
-    if operator.ordered:
-        routed = ordered(routed, operator.key.names, operator.time)
-    worker = Worker(work, slots.workers if slots else None, keeper)
-    alone = is_alone(rows.sparkSession.sparkContext)
-    with settings(rows.sparkSession, wanted | ({} if alone else CLUSTER_SETTINGS)):
-        texts = routed.mapInArrow(worker, S_SCHEMA).collect()
-    faults.reach("receipts", "before", work.epoch)
-    return [Receipt.from_text(row.receipt) for row in texts]

@@ -16,7 +16,7 @@ from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import EXPIRY
 from godwit.operators.initial_state import Load
 from godwit.operators.windowed import CLOSING
-from godwit.spark.epoch import run
+from godwit.spark.operator_job import run
 from godwit.spark.pinning import Pinning
 from godwit.spark.route import column
 from godwit.spark.types import to_arrow, to_spark

@@ -28,7 +28,7 @@ from godwit.spark.pinning import Pinning
 from godwit.spark.prefold import check_partials
 from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
-from godwit.spark.sinks import Sink
+from godwit.spark.sinks.sink import Sink
 from godwit.spark.start_check import check_start
 from godwit.spark.ticks import with_ticks
 from godwit.spark.unread_files import SOURCES, FileSource, UnreadWatch
@@ -160,7 +160,6 @@ def _launch(
         driver,
         steps,
         sink,
-        store.within(SPARK),
         pinning,
         UnreadWatch(files, store.within(SPARK).local_path(SOURCES)),
         query_name=options.query_name,

@@ -1,7 +1,6 @@
 """A second source without data, so that an idle stream runs epochs while work waits."""
 
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -10,9 +9,7 @@ from pyspark.sql import functions as sf
 
 from godwit.driver.demand import Demand
 from godwit.driver.placements import Placements
-from godwit.log.layout import TICKS
 from godwit.spark.pinning import Pinning
-from godwit.storage.store import Store
 
 IDLE_SECONDS: Final = 1.0  # seconds
 LONG: Final = 10.0
@@ -32,27 +29,6 @@ def with_ticks(df: DataFrame, directory: str) -> DataFrame:
         .select(*[sf.lit(None).cast(f.dataType).alias(f.name) for f in df.schema])
     )
     return df.union(ticks)
-
-
-class SeenTicks:
-    """Deletes the ticks that Spark has done with.
-
-    Spark's `cleanSource` would delete the last ones again in every epoch, and warn each time that
-    they are gone.
-    """
-
-    def __init__(self, files: Store) -> None:
-        self._files = files
-        self._last: Sequence[str] = ()  # that were there when the last epoch began
-        self._before: Sequence[str] = ()  # and when the one before did
-
-    def sweep(self) -> None:
-        """An epoch begins: what was there when the one before the last began has been read by the
-        last at the latest, which Spark has committed."""
-        with suppress(OSError):  # no epoch fails for it: the next one tries again
-            for name in self._before:
-                self._files.delete(f"{TICKS}/{name}")
-            self._before, self._last = self._last, self._files.names(TICKS)
 
 
 class Ticker:

@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from godwit.errors import ConfigError
+from godwit.model.keys import flat
 from godwit.model.schema import to_ddl
 from godwit.operators.definition import INPUT
 from godwit.operators.events import Side
 from godwit.operators.windows import END, START, Sliding
 from godwit.spark.route import column
-from godwit.state.keys import flat
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.state.keys import (
+from godwit.model.keys import (
     Rows,
     changes,
     flat,

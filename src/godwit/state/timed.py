@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.model.keys import Hashes, flat
 from godwit.model.time import END
-from godwit.state.keys import Hashes, flat
 from godwit.state.run import SEGMENT_BITS, Run
 from godwit.state.table import HASH, OP, UPSERT, TableSpec
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from godwit.model.keys import Hashes, Mask, Rows, changes, equal, flat
 from godwit.model.routing import SEGMENTS
-from godwit.state.keys import Hashes, Mask, Rows, changes, equal, flat
 from godwit.state.merge import merge, settle
 from godwit.state.run import Run, segment_offsets
 from godwit.state.table import OP, UPSERT, TableSpec

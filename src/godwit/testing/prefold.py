@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from godwit.aggregates.bound import partial_column
 from godwit.model.hashing import hash_rows
+from godwit.model.keys import distinct
 from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
 from godwit.operators.definition import RECORDS
 from godwit.operators.wrapper import Wrapper
-from godwit.state.keys import distinct
 from godwit.state.view import View
 from godwit.worker.event_time import on_time
 

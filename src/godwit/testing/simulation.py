@@ -206,7 +206,7 @@ class Epochs:
         routed = batch.append_column(HASH, pa.array(hashes))
         for worker in range(routing.workers):
             mine = routed.filter(pa.array(owners == worker))
-            if work.operator.ordered:
+            if work.is_ordered:
                 mine = in_order(mine, work.operator)
             alone = replace(work, cache=self._cache(worker))
             receipt = replace(alone.run(worker, mine.to_batches()), place=self._place(worker))

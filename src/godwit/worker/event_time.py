@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from godwit.model.keys import flat
 from godwit.model.time import Clocks
 from godwit.operators.base import Operator
 from godwit.operators.definition import INPUT, RECORDS
-from godwit.state.keys import flat
 from godwit.state.timed import moments
 
 

@@ -12,12 +12,12 @@ from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from godwit import faults
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.files import EVERYWHERE, FileRef, WrittenFile
 from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.keys import flat
 from godwit.model.loads import Counts, Loads
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
@@ -25,9 +25,9 @@ from godwit.model.tree import Merge, Tree
 from godwit.operators.base import Changes, Operator, Prefold
 from godwit.operators.definition import RECORDS
 from godwit.state import file as state_file
+from godwit.state import output
 from godwit.state.cache import CacheSpec
 from godwit.state.file import Kind
-from godwit.state.keys import flat
 from godwit.state.merge import merge as merge_runs
 from godwit.state.run import Run, Slices, in_sets, in_slices, segments_of
 from godwit.state.table import HASH, TableSpec
@@ -66,6 +66,11 @@ class Work:
     span: WatermarkSpan = NEVER  # the operator's watermarks of the epoch before and of this one
     ahead: Ahead | None = None
     prefold: Prefold | None = None  # records come folded
+
+    @property
+    def is_ordered(self) -> bool:
+        """Must a worker get its records in the order of hash, key, time and content?"""
+        return self.operator.ordered
 
     def run(
         self,
@@ -237,11 +242,7 @@ class _Attempt:
         if outputs is None or not outputs.num_rows:
             return None
         name = f"outputs/{self.work.operator.name}/{self._stem('output')}.parquet"
-        with self.work.store.write(name) as target:
-            sink = state_file.Summing(target)
-            with pa.PythonFile(sink, "w") as output:
-                pq.write_table(outputs, output, compression="none", use_dictionary=False)
-        return FileRef(name, outputs.num_rows, sink.bytes, sink.crc)
+        return output.write(self.work.store, name, outputs)
 
     def _stem(self, kind: str) -> str:
         return f"e{self.work.epoch}-w{self.worker}-{kind}-{self.token}"

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+import godwit as gw
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
-from godwit.spark import sinks
-from godwit.spark.sinks import Sink
+from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_spark
 
 pytestmark = pytest.mark.spark
@@ -82,13 +82,13 @@ def place(
     match request.param:
         case "files":
             yield Place(
-                lambda: sinks.files(out),
+                lambda: gw.files(out),
                 lambda: table_rows(spark.read.parquet(str(out))),
                 checkpoint,
             )
         case "files of json":
             yield Place(
-                lambda: sinks.files(out, "json"),
+                lambda: gw.files(out, "json"),
                 lambda: table_rows(spark.read.json(str(out))),
                 checkpoint,
             )
@@ -96,13 +96,11 @@ def place(
             database = f"d{uuid.uuid4().hex}"
             spark.sql(f"CREATE DATABASE {database} LOCATION '{out}'")
             name = f"{database}.outputs"
-            yield Place(
-                lambda: sinks.table(name), lambda: table_rows(spark.table(name)), checkpoint
-            )
+            yield Place(lambda: gw.table(name), lambda: table_rows(spark.table(name)), checkpoint)
             spark.sql(f"DROP DATABASE {database} CASCADE")
         case "memory":
             yield Place(
-                lambda: sinks.memory("remembered"),
+                lambda: gw.memory("remembered"),
                 lambda: table_rows(spark.table("remembered")),
                 checkpoint,
             )
@@ -112,9 +110,9 @@ def place(
             def function(rows: DataFrame, epoch: int) -> None:
                 called.extend((epoch, row.n) for row in rows.collect())
 
-            yield Place(lambda: sinks.foreach_batch(function), lambda: called, checkpoint)
+            yield Place(lambda: gw.foreach_batch(function), lambda: called, checkpoint)
         case "console":
-            yield Place(sinks.console, lambda: printed(capsys.readouterr().out), checkpoint)
+            yield Place(gw.console, lambda: printed(capsys.readouterr().out), checkpoint)
         case "own":
             yield Place(lambda: Sqlite(out), lambda: Sqlite(out).delivered(), checkpoint)
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.model.keys import Groups
 from godwit.operators.convert import MisfitError, to_arrow, tuples
-from godwit.state.keys import Groups
 from godwit.state.table import TableSpec
 
 Owners = npt.NDArray[np.int64]

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from godwit.model.keys import Groups
 from godwit.operators.cells.base import Delta
 from godwit.operators.cells.read_ahead import ReadAhead, Stored
-from godwit.state.keys import Groups
 from godwit.state.table import CLEAR, DELETE, UPSERT
 
 _DELETED = object()

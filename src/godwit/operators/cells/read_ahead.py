@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from godwit.model.keys import Groups
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import is_other
 from godwit.operators.convert import elements, namer
-from godwit.state.keys import Groups
 
 _FIRST_KEYS = 16
 _GROWTH = 4

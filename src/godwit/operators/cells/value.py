@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from godwit.model.keys import Groups
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import Delta, is_other
 from godwit.operators.convert import to_python
-from godwit.state.keys import Groups
 from godwit.state.table import DELETE, UPSERT
 
 Mask = npt.NDArray[np.bool_]

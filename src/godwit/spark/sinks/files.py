@@ -81,10 +81,10 @@ class FilesSink:
                 self._publish(epoch, commit, lambda stage: writer.save(f"file://{stage}"))
         self._remove_leftovers(epoch)
 
-    def deliver_as_they_are(self, epoch: int, outputs: Sequence[Path], commit: str) -> bool:
-        """Deliver Parquet files that hold an epoch's rows; False if they cannot stay as they are.
+    def deliver_files(self, epoch: int, outputs: Sequence[Path], commit: str) -> bool:
+        """Deliver an epoch's Parquet files under names of this sink's; False if it has to copy.
 
-        It costs no Spark job and no copy: the names of the epoch's output files are added here.
+        It costs no Spark job and no copy.
         """
         if self.format != "parquet" or self.options:
             return False

@@ -1,5 +1,7 @@
 """What a sink is, and what sinks with a column `epoch` share."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
@@ -58,6 +60,15 @@ class Sink(Protocol):
 
         `count` rows came out of the last operator; DataFrame code after it may have changed that.
         """
+        ...
+
+
+@runtime_checkable
+class FileTaker(Protocol):
+    """A sink that can take the files of an epoch's outputs instead of a DataFrame over them."""
+
+    def deliver_files(self, epoch: int, outputs: Sequence[Path], commit: str) -> bool:
+        """Take Parquet files that hold an epoch's rows; False: it needs the DataFrame after all."""
         ...
 
 

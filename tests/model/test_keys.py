@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from godwit.state.keys import by_hash, distinct, equal, less, neighbours
+from godwit.model.keys import by_hash, distinct, equal, less, neighbours
 from tests.support.state_histories import KINDS, Key, Kind, hash_of, order_of, tuples
 
 

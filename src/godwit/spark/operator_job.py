@@ -1,0 +1,102 @@
+"""One operator in one epoch as a Spark job: F routes records to workers, S computes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StringType, StructField, StructType
+
+from godwit import faults
+from godwit.model.hashing import is_cheap
+from godwit.model.receipt import Receipt
+from godwit.model.routing import Routing
+from godwit.spark.executors import is_alone
+from godwit.spark.keeper_start import ensure
+from godwit.spark.pinning import Slots
+from godwit.spark.prefold import can_fold, fold
+from godwit.spark.route import column, ordered, route
+from godwit.spark.settings import settings
+from godwit.worker.executor_process import executor_id
+from godwit.worker.keeper import KeeperSpec
+from godwit.worker.work import Work
+
+S_SCHEMA = StructType([StructField("receipt", StringType())])
+S_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
+    # The plan is settled: a part for each worker. To adapt it would cost time and change nothing.
+    "spark.sql.adaptive.enabled": "false",
+}
+CLUSTER_SETTINGS = {
+    # A part of the shuffle that was lost with its executor and comes out differently fails the job,
+    # rather than being mixed with what workers have read of it.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
+}
+
+
+class Worker:
+    """Operator S as Spark runs it: the records of one partition in, one receipt out.
+
+    A class of a module, so that Spark pickles it by reference.
+    """
+
+    def __init__(
+        self, work: Work, workers: Mapping[int, int] | None, keeper: KeeperSpec | None
+    ) -> None:
+        self._work = work
+        self._workers = workers  # by slot
+        self._keeper = keeper
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        part = context.partitionId()
+        worker = part if self._workers is None else self._workers.get(part)
+        if self._keeper is not None:
+            ensure(replace(self._keeper, executor=executor_id()))
+        if worker is None:  # Spark ends a Python process that leaves its input unread
+            if any(batch.num_rows for batch in batches):
+                raise RuntimeError(f"slot {part} has records, but no worker")
+            return
+        receipt = replace(self._work.run(worker, batches), place=executor_id())
+        yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
+
+
+def run(
+    work: Work,
+    rows: DataFrame,
+    routing: Routing,
+    slots: Slots | None = None,
+    keeper: KeeperSpec | None = None,
+) -> list[Receipt]:
+    """F and S for one operator: a Spark job of its own, which returns one receipt a worker.
+
+    On the way its tasks see that the keepers of their executors run.
+    """
+    operator = work.operator
+    rows = rows.select(*map(column, operator.input.names))
+    wanted = S_SETTINGS
+    if work.prefold is not None and can_fold(rows, operator):
+        rows = fold(rows, operator, work.prefold, work.span.passed)
+        wanted = wanted | {"spark.sql.shuffle.partitions": str(routing.workers)}
+    else:
+        work = replace(work, prefold=None)
+    if slots is not None:  # who gets what is up to a join: see that it is right
+        work = replace(work, routing=routing)
+    routed = route(
+        rows,
+        operator.key.names,
+        routing,
+        slots,
+        with_hash=work.is_ordered or not is_cheap(operator.key),
+    )
+    if work.is_ordered:
+        routed = ordered(routed, operator.key.names, operator.time)
+    worker = Worker(work, slots.workers if slots else None, keeper)
+    alone = is_alone(rows.sparkSession.sparkContext)
+    with settings(rows.sparkSession, wanted | ({} if alone else CLUSTER_SETTINGS)):
+        texts = routed.mapInArrow(worker, S_SCHEMA).collect()
+    faults.reach("receipts", "before", work.epoch)
+    return [Receipt.from_text(row.receipt) for row in texts]
