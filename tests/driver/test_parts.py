@@ -50,7 +50,10 @@ def test_a_part_is_small_and_says_what_holds_of_it(part: type) -> None:
 
 def test_a_driver_offers_the_life_of_an_epoch_and_its_parts(tmp_path: Path) -> None:
     driver = drive(tmp_path)
-    assert offered(Driver) == {"begin", "place", "work", "commit", "routing"}
+    assert offered(Driver) == {
+        *("begin", "begin_batch", "place", "work", "commit", "report"),
+        *("check", "routing"),
+    }
     parts = {"demand", "journal", "monitor", "placements", "published", "requests", "timelines"}
     assert offered(driver) - offered(Driver) == parts | {
         "cache",

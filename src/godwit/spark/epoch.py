@@ -219,7 +219,7 @@ class Engine:
         """Could the sink take the files of the outputs as they are?"""
         if self._last_steps or not isinstance(self.sink, FileTaker):
             return False
-        paths = [path for ref in refs if (path := self.driver.files.local_path(ref.name))]
+        paths = [str(path) for ref in refs if (path := self.driver.files.local_path(ref.name))]
         return len(paths) == len(refs) and self.sink.deliver_files(epoch, paths, commit)
 
     def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:

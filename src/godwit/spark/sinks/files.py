@@ -81,7 +81,7 @@ class FilesSink:
                 self._publish(epoch, commit, lambda stage: writer.save(f"file://{stage}"))
         self._remove_leftovers(epoch)
 
-    def deliver_files(self, epoch: int, outputs: Sequence[Path], commit: str) -> bool:
+    def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
         """Deliver an epoch's Parquet files under names of this sink's; False if it has to copy.
 
         It costs no Spark job and no copy.
@@ -92,7 +92,9 @@ class FilesSink:
             self._join(epoch)
             try:
                 if outputs:
-                    self._publish(epoch, commit, partial(_link_all, outputs))
+                    self._publish(
+                        epoch, commit, partial(_link_all, [Path(output) for output in outputs])
+                    )
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise

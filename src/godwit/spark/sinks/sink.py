@@ -1,7 +1,6 @@
 """What a sink is, and what sinks with a column `epoch` share."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
@@ -67,8 +66,8 @@ class Sink(Protocol):
 class FileTaker(Protocol):
     """A sink that can take the files of an epoch's outputs instead of a DataFrame over them."""
 
-    def deliver_files(self, epoch: int, outputs: Sequence[Path], commit: str) -> bool:
-        """Take Parquet files that hold an epoch's rows; False: it needs the DataFrame after all."""
+    def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
+        """Take local Parquet files that hold an epoch's rows; False: it needs the DataFrame after all."""
         ...
 
 
