@@ -95,6 +95,12 @@ def test_what_the_reference_leaves_out_is_private_by_name(cls: type) -> None:
     assert sorted(map(named, shown)) == members
 
 
+def test_a_simulation_has_no_public_attribute_that_the_reference_leaves_out() -> None:
+    job = gw.stream("user string").aggregate("n", key="user", n=gw.count()).to(gw.console())
+    attributes = vars(godwit.testing.Simulation(job))
+    assert [name for name in attributes if not name.startswith("_")] == []
+
+
 @pytest.mark.parametrize("name", [*gw.__all__, *godwit.testing.__all__])
 def test_every_public_name_has_an_example(name: str) -> None:
     assert ">>> " in (public(name).__doc__ or "")
