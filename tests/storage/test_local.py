@@ -6,6 +6,7 @@ import os
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -13,6 +14,7 @@ from godwit.errors import ConfigError
 from godwit.storage import location as filesystem
 from godwit.storage.local import LocalStore
 from godwit.storage.location import local_directory, open_store
+from godwit.storage.store import Store
 
 CREATORS = 6
 ROUNDS = 25
@@ -65,6 +67,18 @@ def test_a_location_that_does_not_qualify_says_what_it_is_for(text: str) -> None
 def test_a_store_is_the_store_that_it_names(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, durable=False)
     assert open_store(store, to_write=True) is store
+    assert open_store(store, durable=False) is store
+
+
+def test_a_store_that_is_given_waits_for_the_disk_as_it_is_told(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, durable=False)
+    assert open_store(store, durable=True) == LocalStore(tmp_path, durable=True)
+    assert open_store(LocalStore(tmp_path), durable=False) == store
+    other = MagicMock(spec=Store)  # one that is no local directory
+    assert open_store(other, to_write=True) is other
+    assert open_store(other, durable=True) is other
+    with pytest.raises(ConfigError, match="this store always waits"):
+        open_store(other, durable=False)
 
 
 @pytest.mark.parametrize("text", ["", "file:query", "file://server/query"])
@@ -94,6 +108,8 @@ def test_mounted_network_filesystems_are_refused_by_name(
         with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
             open_store(tmp_path / place, to_write=True)
         assert open_store(tmp_path / place).local_path() == tmp_path / place  # to look at it
+        with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
+            open_store(open_store(tmp_path / place), to_write=True)
     for place in ("own", "shared/disk/a", "rootless"):
         assert open_store(tmp_path / place, to_write=True).local_path() == tmp_path / place
 
