@@ -28,12 +28,12 @@ def test_it_has_all_modules_and_the_marker_of_types_and_nothing_else(
     modules = {path.relative_to(source).as_posix() for path in source.glob("godwit/**/*.py")}
     found = {name for name in wheel.namelist() if not name.startswith(METADATA)}
     assert "godwit/migration/strategies/paced.py" in modules
-    assert found == {*modules, "godwit/py.typed"}  # neither the lab nor tests
+    assert found == {*modules, "godwit/py.typed", "godwit_command.py"}  # neither the lab nor tests
 
 
 def test_it_has_the_command(wheel: zipfile.ZipFile) -> None:
     entries = wheel.read(f"{METADATA}/entry_points.txt").decode()
-    assert entries.split() == ["[console_scripts]", "godwit", "=", "godwit.cli:main"]
+    assert entries.split() == ["[console_scripts]", "godwit", "=", "godwit_command:main"]
 
 
 def test_it_has_the_license_and_tells_what_it_needs(wheel: zipfile.ZipFile) -> None:
