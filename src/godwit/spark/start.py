@@ -162,7 +162,7 @@ def _launch(
         sink,
         store.within(SPARK),
         pinning,
-        UnreadWatch(files, store.within(SPARK).local_path(SOURCES)),
+        UnreadWatch(files, store.within(SPARK).within(SOURCES)),
         query_name=options.query_name,
         listener=listener,
         controlled=controlled,
