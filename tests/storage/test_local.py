@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,26 @@ def test_names_are_in_order_and_numbers_are_numeric(tmp_path: Path) -> None:
     assert files.numbers("") == [-1, 0, 9, 10]
     assert ".8.json" not in files.names("")
     assert files.names("nowhere") == []
+    assert files.names("0.json") == []
     assert files.numbers("nowhere") == []
+
+
+def test_names_look_into_one_directory_however_much_is_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LocalStore(tmp_path, durable=False)
+    for name in ("undone/2/control/1.json", "undone/3/manifests/4.json", "undone/3/.draft"):
+        files.create(name, b"")
+    entered: list[Path] = []
+    for function in (os.listdir, os.scandir):
+
+        def enter(path: Path, function: Callable[[Path], Any] = function) -> Any:
+            entered.append(Path(path))
+            return function(path)
+
+        monkeypatch.setattr(os, function.__name__, enter)
+    assert files.names("undone") == ["2", "3"]
+    assert entered == [tmp_path / "undone"]
 
 
 def test_a_deleted_file_is_gone_and_deleting_it_again_is_no_error(tmp_path: Path) -> None:

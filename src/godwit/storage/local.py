@@ -107,6 +107,13 @@ class LocalStore(Store):
 
     # -- better than the default ---------------------------------------------------------------
 
+    def names(self, directory: str) -> list[str]:
+        """It looks into this directory alone."""
+        try:
+            return sorted(filter(_is_listed, os.listdir(self.root / directory)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def chunks(self, name: str) -> Iterator[memoryview]:
         """All pieces are in the same buffer."""
         buffer = memoryview(bytearray(CHUNK))
