@@ -139,6 +139,11 @@ class LocalStore(Store):
             for made in missing:
                 self._sync(made.parent)
 
+    def put_directory(self, path: Path, name: str) -> None:
+        """Let a directory that is elsewhere take the place of an empty one, with all its files."""
+        path.rename(self.root / name)
+        self._sync((self.root / name).parent)
+
     def drafts(self, directory: str) -> list[str]:
         return sorted(_walk(self.root / directory, directory, _is_draft))
 
