@@ -35,7 +35,7 @@ EXEMPT = {
     "spark/keeper_start.py": CACHE,
     "spark/session.py": PROCESSES,
     "spark/start.py": CACHE,
-    "spark/unread_files.py": "directories that sources read, and Spark's own log of them",
+    "spark/unread_files.py": "directories that sources read",
     "spark/sinks/files.py": "directories that Spark writes and a sink shows as a whole",
     "state/cache.py": CACHE,
     "state/rate_limit.py": CACHE,
@@ -43,6 +43,8 @@ EXEMPT = {
     "worker/executor_process.py": PROCESSES,
     "worker/keeper.py": CACHE,
 }
+
+LINKING = {"spark/epoch.py", "state/cache.py"}  # to files that a sink or a cache shares
 
 
 def imported(path: Path) -> set[str]:
@@ -79,6 +81,15 @@ def test_only_storage_knows_filesystems_for_checkpoints() -> None:
 
 def test_every_exemption_is_needed() -> None:
     assert EXEMPT.keys() - knowing().keys() == set()
+
+
+def test_a_local_path_is_asked_for_in_order_to_link_and_nowhere_else() -> None:
+    asking = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if ".local_path(" in path.read_text()
+    }
+    assert asking == LINKING
 
 
 @pytest.mark.parametrize(

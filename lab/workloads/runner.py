@@ -141,7 +141,7 @@ class Runner:
     def _open(self) -> str:
         """Which migrations are open, and how far they are."""
         some = [handle for _, handle in self._asked if handle.outcome == "open"]
-        told = [f"{one.request.operator}: {_progress(one)}" for one in some]
+        told = [f"{one.operator}: {_progress(one)}" for one in some]
         return f"{plural(len(some), 'open migration')} ({', '.join(told)})" if some else ""
 
     def _migrations(self) -> list[ObservedMigration]:
@@ -186,7 +186,7 @@ class Runner:
         for name in query.operators:
             before = query.routing(name)
             handle = move.ask(query, name)
-            target = handle.request.target
+            target = handle.target
             bins = left(before, target)
             last = History(self._directory / "checkpoint").last()
             trees = [tree.unpack() for tree in last.trees[name].values()] if last else []

@@ -20,6 +20,7 @@ from godwit.api.stream import Both, Later
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 OUTSIDE = ("builtins", "typing", "types", "collections", "datetime", "pathlib", "os")
 LIBRARIES = ("numpy", "pyarrow", "pyspark")
+HANDLES = (gw.Migration, gw.Scheduled, gw.Handover, gw.Draining)
 LATE_NAMES = {
     "Both": Both,
     "DataFrame": DataFrame,
@@ -93,6 +94,19 @@ def test_what_the_reference_leaves_out_is_private_by_name(cls: type) -> None:
     members = [name for name in dir(cls) if not name.startswith("_")]
     (shown,) = (known for one, known in DOCUMENTED.items() if named(one) == cls.__name__)
     assert sorted(map(named, shown)) == members
+
+
+def test_a_simulation_has_no_public_attribute_that_the_reference_leaves_out() -> None:
+    job = gw.stream("user string").aggregate("n", key="user", n=gw.count()).to(gw.console())
+    attributes = vars(godwit.testing.Simulation(job))
+    assert [name for name in attributes if not name.startswith("_")] == []
+
+
+@pytest.mark.parametrize("cls", HANDLES)
+def test_the_fields_of_a_handle_that_the_reference_leaves_out_are_private(cls: type) -> None:
+    fields = [name for name in dir(cls) if not name.startswith("_")]
+    (shown,) = (known for one, known in DOCUMENTED.items() if named(one) == cls.__name__)
+    assert sorted(map(named, shown)) == fields
 
 
 @pytest.mark.parametrize("name", [*gw.__all__, *godwit.testing.__all__])

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from godwit.cli import main
 from godwit.cli import requests as asking
+from godwit.cli import stop as stopping
 from godwit.inspect.overview import Overview
 from godwit.model.requests import StopRequest
 from tests.support.command_line import Running
@@ -76,6 +78,27 @@ def test_nobody_answers(
     assert refused.reason == (
         "it was made for driver 1, which has ended; to stop driver 2, ask again"
     )
+
+
+def test_a_wait_goes_on_although_the_answer_takes_longer_than_others(
+    stoppable: Stoppable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An epoch may take minutes: the next one runs when the wait for the answer is over."""
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.0)
+
+    def ask(*arguments: Any, **options: Any) -> asking.Answer:
+        answer = asking.ask(*arguments, **options)
+        stoppable.epoch()
+        return answer
+
+    monkeypatch.setattr(stopping, "ask", ask)
+    assert main(["stop", str(stoppable.checkpoint), "--wait"]) == 0
+    assert stoppable.driver.timelines.last_epoch == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[-2:] == [
+        "request 1 is stored and waits: no query has answered within 0 s",
+        "driver 1 has ended",
+    ]
 
 
 @pytest.mark.parametrize("point", ["intent", "receipts", "manifest", "sink", "commit"])

@@ -9,7 +9,6 @@ from godwit.cli import main
 from godwit.inspect.overview import Overview
 from godwit.log.intent import Intent
 from godwit.log.spark_log import NO_SPARK
-from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from tests.support.simulated import simulate, words
 
@@ -29,6 +28,6 @@ def test_files_that_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_an_intent_of_before_files_were_counted_is_read() -> None:
     intent = Intent(0, 0, NO_SPARK, "0", {}, {}, unread=UnreadFiles(1, 2.0))
     data = intent.to_json({})
-    assert Intent.from_json(data, lambda name, entry: Routing.from_json(entry)) == intent
+    assert Intent.from_json(data, lambda name, written: written.unpack()) == intent
     del data["unread"]
-    assert Intent.from_json(data, lambda name, entry: Routing.from_json(entry)).unread is None
+    assert Intent.from_json(data, lambda name, written: written.unpack()).unread is None

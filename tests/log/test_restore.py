@@ -1,5 +1,6 @@
 """Rolling back: to a retained epoch, without losing what is undone, and safe to interrupt."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,19 @@ def test_an_epoch_that_spark_no_longer_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "spark" / "offsets" / "1").unlink()
     with pytest.raises(CheckpointError, match=r"epoch 1 cannot be restored: Spark's log"):
         restore(tmp_path, 1)
+    driver.check()
+
+
+@pytest.mark.parametrize("emptied", [True, False], ids=["emptied", "missing"])
+def test_without_spark_s_log_nothing_is_moved(tmp_path: Path, emptied: bool) -> None:
+    driver = _checkpoint(tmp_path)
+    shutil.rmtree(tmp_path / "spark")
+    if emptied:
+        (tmp_path / "spark" / "offsets").mkdir(parents=True)
+    before = files_below(tmp_path)
+    with pytest.raises(CheckpointError, match=r"spark/, is empty or was deleted.* from one backup"):
+        restore(tmp_path, 2)
+    assert files_below(tmp_path) == before
     driver.check()
 
 

@@ -71,6 +71,12 @@ def test_each_kind_is_among_them() -> None:
     assert len({kind.name for kind in STRATEGIES}) == len(STRATEGIES)
 
 
+def test_each_file_of_the_package_holds_one_of_them() -> None:
+    folder = ROOT / "src" / "godwit" / "migration" / "strategies"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "base", "bins"}
+    assert sorted(kind.__module__.rpartition(".")[2] for kind in STRATEGIES) == sorted(files)
+
+
 def test_one_without_an_estimate_cannot_be_made() -> None:
     class Silent(Strategy):
         name = usage = about = "silent"

@@ -1,6 +1,7 @@
 """Each sink holds what it guarantees, also when an epoch is delivered again."""
 
 import json
+import re
 import sys
 import uuid
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import godwit as gw
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
-from godwit.spark.sinks.files import FilesSink
+from godwit.spark.sinks.files import FORMATS, FilesSink
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_spark
 
@@ -172,6 +173,32 @@ def test_output_columns_that_come_and_go_are_null_in_other_epochs(
     again.check(spark, later.schema, str(checkpoint))
     again.deliver(2, later, "q/c", 1)
     assert schema_file.stat().st_mtime_ns == written
+
+
+def documented_reads() -> dict[str, str]:
+    """How to read all epochs, by format, as the docs say it."""
+    text = (Path(__file__).parents[2] / "docs/reference/guarantees.md").read_text()
+    return dict(re.findall(r"\| `(\w+)` \| `(spark\.read.*)` \|", text))
+
+
+def test_the_docs_say_for_each_format_how_to_read_all_epochs() -> None:
+    assert sorted(documented_reads()) == sorted(FORMATS)
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc", "json", "xml", "csv"])
+def test_epochs_with_a_column_and_epochs_before_it_are_read_together(
+    spark: SparkSession, out: Path, checkpoint: Path, format: str
+) -> None:
+    """`text` has one column, and `avro` is a package of its own."""
+    wider = ["k", "n", "extra"] if format == "csv" else ["extra", "k", "n"]
+    later = rows(spark, 2).selectExpr("k", "n", "'e' AS extra").select(*wider)
+    for epoch, delivery in enumerate((rows(spark, 1), later)):
+        sink = gw.files(out, format, **({"rowTag": "row"} if format == "xml" else {}))
+        sink.check(spark, delivery.schema, str(checkpoint))
+        sink.deliver(epoch, delivery, f"q/{epoch}", 1)
+    names = {"spark": spark, "path": str(out), "columns": "k string, n bigint, extra string"}
+    found = eval(documented_reads()[format], names).select("epoch", "k", "n", "extra")
+    assert sorted(found.collect()) == [(0, "k1", 1, None), (1, "k2", 2, "e")]
 
 
 def test_leftovers_of_dead_attempts_are_invisible_and_removed(

@@ -15,6 +15,7 @@ from godwit.inspect.report import EpochReport
 from godwit.model.unread import UnreadFiles
 from godwit.spark import unread_files
 from godwit.spark.unread_files import FileSource, SeenFiles, UnreadWatch
+from godwit.storage.local import LocalStore
 from tests.support.feed import Feed
 
 
@@ -25,7 +26,7 @@ def log_of(directory: Path, name: str, *paths: str) -> None:
 
 
 def test_a_log_is_read_once_and_a_compact_file_stands_for_those_before(tmp_path: Path) -> None:
-    seen = SeenFiles(tmp_path)
+    seen = SeenFiles(LocalStore(tmp_path))
     log_of(tmp_path, "0", "/in put/a")
     log_of(tmp_path, ".1.tmp", "/not/yet")
     seen.update()
@@ -39,7 +40,7 @@ def test_a_log_is_read_once_and_a_compact_file_stands_for_those_before(tmp_path:
     log_of(tmp_path, "10", "/d")
     seen.update()
     assert seen.paths == {"/in put/a", "/b", "/c", "/d"}
-    late = SeenFiles(tmp_path)
+    late = SeenFiles(LocalStore(tmp_path))
     late.update()
     assert late.paths == seen.paths
 
@@ -71,7 +72,7 @@ def test_what_waits_is_counted_beside_the_epochs(
         os.utime(directory / name, (number, number))
     log_of(tmp_path / "spark/sources/0", "0", str(directory / "a"))
     log_of(tmp_path / "spark/sources/1", "0", "/ticks/1")
-    watch = UnreadWatch([FileSource(str(directory))], tmp_path / "spark" / "sources")
+    watch = UnreadWatch([FileSource(str(directory))], LocalStore(tmp_path / "spark" / "sources"))
 
     def looked() -> UnreadFiles:
         watch.look()
@@ -87,8 +88,17 @@ def test_what_waits_is_counted_beside_the_epochs(
     assert looked() == UnreadFiles(0)
 
 
+def test_nothing_is_known_before_spark_has_a_log(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    watch = UnreadWatch([FileSource(str(tmp_path))], LocalStore(tmp_path / "spark" / "sources"))
+    watch.look()
+    assert watch._looking is not None
+    watch._looking.join()
+    assert watch.known is None
+
+
 def test_nobody_looks_where_no_source_is_of_files(tmp_path: Path) -> None:
-    watch = UnreadWatch([], tmp_path)
+    watch = UnreadWatch([], LocalStore(tmp_path))
     assert watch.look() is None
     assert watch._looking is None
 

@@ -1,5 +1,7 @@
 """The fence: changes pass until a later generation closes it, then none does."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,21 @@ def test_a_directory_is_filled_at_once_or_not_at_all(store: LocalStore) -> None:
     assert store.list_files("spark") == ["spark/metadata", "spark/offsets/0"]
     assert (log.path / "metadata").read_bytes() == b"id"
     assert log.url == f"file://{log.path}"
+
+
+def test_what_fills_a_directory_outlives_a_loss_of_power(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Fence(replace(store, durable=True), "staging", 1).directory("spark")
+    filled: list[str] = []  # the directories that are synced after the rename
+
+    def sync(descriptor: int) -> None:
+        if store.exists("spark/metadata"):
+            filled.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    log.fill(_log)
+    assert filled == [str(tmp_path)]
 
 
 def test_a_driver_that_was_fenced_off_fills_nothing(store: LocalStore) -> None:

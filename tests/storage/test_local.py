@@ -3,9 +3,11 @@
 import errno
 import multiprocessing
 import os
+from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -13,6 +15,7 @@ from godwit.errors import ConfigError
 from godwit.storage import location as filesystem
 from godwit.storage.local import LocalStore
 from godwit.storage.location import local_directory, open_store
+from godwit.storage.store import Store
 
 CREATORS = 6
 ROUNDS = 25
@@ -65,6 +68,18 @@ def test_a_location_that_does_not_qualify_says_what_it_is_for(text: str) -> None
 def test_a_store_is_the_store_that_it_names(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, durable=False)
     assert open_store(store, to_write=True) is store
+    assert open_store(store, durable=False) is store
+
+
+def test_a_store_that_is_given_waits_for_the_disk_as_it_is_told(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, durable=False)
+    assert open_store(store, durable=True) == LocalStore(tmp_path, durable=True)
+    assert open_store(LocalStore(tmp_path), durable=False) == store
+    other = MagicMock(spec=Store)  # one that is no local directory
+    assert open_store(other, to_write=True) is other
+    assert open_store(other, durable=True) is other
+    with pytest.raises(ConfigError, match="this store always waits"):
+        open_store(other, durable=False)
 
 
 @pytest.mark.parametrize("text", ["", "file:query", "file://server/query"])
@@ -94,6 +109,8 @@ def test_mounted_network_filesystems_are_refused_by_name(
         with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
             open_store(tmp_path / place, to_write=True)
         assert open_store(tmp_path / place).local_path() == tmp_path / place  # to look at it
+        with pytest.raises(ConfigError, match=f"the filesystem '{kind}' does not qualify"):
+            open_store(open_store(tmp_path / place), to_write=True)
     for place in ("own", "shared/disk/a", "rootless"):
         assert open_store(tmp_path / place, to_write=True).local_path() == tmp_path / place
 
@@ -122,7 +139,26 @@ def test_names_are_in_order_and_numbers_are_numeric(tmp_path: Path) -> None:
     assert files.numbers("") == [-1, 0, 9, 10]
     assert ".8.json" not in files.names("")
     assert files.names("nowhere") == []
+    assert files.names("0.json") == []
     assert files.numbers("nowhere") == []
+
+
+def test_names_look_into_one_directory_however_much_is_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LocalStore(tmp_path, durable=False)
+    for name in ("undone/2/control/1.json", "undone/3/manifests/4.json", "undone/3/.draft"):
+        files.create(name, b"")
+    entered: list[Path] = []
+    for function in (os.listdir, os.scandir):
+
+        def enter(path: Path, function: Callable[[Path], Any] = function) -> Any:
+            entered.append(Path(path))
+            return function(path)
+
+        monkeypatch.setattr(os, function.__name__, enter)
+    assert files.names("undone") == ["2", "3"]
+    assert entered == [tmp_path / "undone"]
 
 
 def test_a_deleted_file_is_gone_and_deleting_it_again_is_no_error(tmp_path: Path) -> None:

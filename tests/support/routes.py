@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from godwit.migration.strategies import AllAtOnce, Strategy
-from godwit.migration.strategy.paced import UNREADY_EPOCHS
+from godwit.migration.strategies import UNREADY_EPOCHS, AllAtOnce, Strategy
 from godwit.model.requests import OnTimeout
 from godwit.model.routing import SEGMENTS, Routing
 

@@ -8,6 +8,7 @@ from godwit.driver.driver import Driver
 from godwit.inspect.sizes import seconds_left
 from godwit.migration.strategies import left
 from godwit.model.requests import MigrateRequest, ScheduleRequest
+from godwit.model.routing import Routing
 from godwit.model.text import plural
 from godwit.placement.handover import HandoverState
 
@@ -16,7 +17,7 @@ class Awaited:
     """Something that has an outcome, sooner or later."""
 
     __slots__ = ()
-    unfinished: ClassVar[tuple[str, ...]] = ("open",)
+    _unfinished: ClassVar[tuple[str, ...]] = ("open",)
     _driver: Driver
 
     @property
@@ -25,7 +26,7 @@ class Awaited:
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it is over, the query ends or `timeout` seconds have passed."""
-        self._driver.monitor.wait_for(lambda: self.outcome not in self.unfinished, timeout)
+        self._driver.monitor.wait_for(lambda: self.outcome not in self._unfinished, timeout)
         return self.outcome
 
 
@@ -44,18 +45,27 @@ class Migration(Awaited):
     """
 
     _driver: Driver
-    request: MigrateRequest
+    _request: MigrateRequest
 
     def __repr__(self) -> str:
         return (
-            f"<Migration {self.id} of '{self.request.operator}': to "
-            f"{plural(self.request.target.workers, 'worker')}, {self.request.strategy}, "
-            f"{self.outcome}>"
+            f"<Migration {self.id} of '{self.operator}': to "
+            f"{plural(self.target.workers, 'worker')}, {self._request.strategy}, {self.outcome}>"
         )
 
     @property
     def id(self) -> int:
-        return self.request.id
+        return self._request.id
+
+    @property
+    def operator(self) -> str:
+        """The operator whose bins move."""
+        return self._request.operator
+
+    @property
+    def target(self) -> Routing:
+        """The routing that it moves to."""
+        return self._request.target
 
     @property
     def outcome(self) -> str:
@@ -66,7 +76,7 @@ class Migration(Awaited):
     @property
     def progress(self) -> "MigrationProgress":
         """How many of its bins are at its target, and what is left of it, or of the way back."""
-        timeline = self._driver.timelines[self.request.operator]
+        timeline = self._driver.timelines[self.operator]
         migration = timeline.migration
         if migration is None or migration.id != self.id:
             ended = self._driver.timelines.ended(self.id)
@@ -74,7 +84,7 @@ class Migration(Awaited):
             return MigrationProgress(arrived, bins, self.outcome)
         total = len(left(migration.origin, migration.target))
         rest = left(timeline.routing, migration.goal)
-        sizes = self._driver.published.sizes(self.request.operator, timeline.routing.bins)
+        sizes = self._driver.published.sizes(self.operator, timeline.routing.bins)
         return MigrationProgress(
             total - len(left(timeline.routing, migration.target)),
             total,
@@ -85,7 +95,7 @@ class Migration(Awaited):
 
     def abort(self, *, rollback: bool = False) -> None:
         """End it after the steps that have begun; with `rollback`, move its bins back."""
-        self._driver.requests.abort(self.request.operator, self.id, rollback=rollback)
+        self._driver.requests.abort(self.operator, self.id, rollback=rollback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,7 @@ class Handover(Awaited):
     this query's workers are not pinned to executors
     """
 
-    unfinished: ClassVar = ("building", "switched")
+    _unfinished: ClassVar = ("building", "switched")
     _driver: Driver
     id: int
 
@@ -170,7 +180,7 @@ class Draining(Awaited):
         return "open" if self.executor in state.drained else "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scheduled(Awaited):
     """Accepted updates, durable like a migration, which take effect at their epochs.
 
@@ -180,17 +190,23 @@ class Scheduled(Awaited):
     'done'
     """
 
-    _driver: Driver = field(repr=False)
-    request: ScheduleRequest
+    _driver: Driver
+    _request: ScheduleRequest
+
+    def __repr__(self) -> str:
+        return (
+            f"<Scheduled {plural(len(self._request.updates), 'update')} of "
+            f"'{self._request.operator}': up to epoch {self.epoch}, {self.outcome}>"
+        )
 
     @property
     def epoch(self) -> int:
         """The epoch of the last update."""
-        return self.request.last
+        return self._request.last
 
     @property
     def outcome(self) -> str:
         """'open', 'done' when the epoch of the last update is published, or 'superseded'."""
-        if self._driver.timelines.is_dropped(self.request.id):
+        if self._driver.timelines.is_dropped(self._request.id):
             return "superseded"
         return "done" if self._driver.published.has(self.epoch) else "open"

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Self, TypeVar
 
 from godwit.errors import CheckpointError, DamagedFileError
-from godwit.log.intent import Intent
+from godwit.log.intent import Intent, IntentHead, WrittenRouting
 from godwit.log.layout import (
     FORMAT,
     GENERATIONS,
@@ -137,13 +137,12 @@ class History:
         name = intent_name(epoch)
         kept: dict[tuple[str, int], Routing] = {}
 
-        def routing(operator: str, entry: dict[str, Any]) -> Routing:
-            since = entry.get("since", epoch)
+        def routing(operator: str, written: WrittenRouting) -> Routing:
+            since = written.since
             found = self._routings.get((operator, since))
-            if found is None and since == epoch:
-                found = Routing.from_json(entry)
-            elif found is None:
-                found = self._written_routing(operator, since, name)
+            if found is None:
+                here = written.packed is not None
+                found = written.unpack() if here else self._written_routing(operator, since, name)
             kept[operator, since] = found
             return found
 
@@ -157,18 +156,19 @@ class History:
         """The epochs whose intents are retained, in order."""
         return self.files.numbers(INTENTS)
 
+    def intent_head(self, epoch: int) -> IntentHead | None:
+        """What the intent of an epoch says at little cost."""
+        return self._load(intent_name(epoch), "intent", IntentHead.from_json)
+
     def taken(self, epoch: int) -> int | None:
         """The newest request that the intent of an epoch has taken in."""
-        return self._load(intent_name(epoch), "intent", lambda body: int(body["control"]))
+        head = self.intent_head(epoch)
+        return None if head is None else head.taken
 
     def since(self, epoch: int) -> dict[str, int]:
         """For each operator of an intent, the epoch whose intent holds its routing in full."""
-
-        def since(body: dict[str, Any]) -> dict[str, int]:
-            entries: dict[str, Any] = body["routings"]
-            return {operator: entry.get("since", epoch) for operator, entry in entries.items()}
-
-        return self._load(intent_name(epoch), "intent", since) or {}
+        head = self.intent_head(epoch)
+        return {} if head is None else head.since
 
     def generations(self) -> list[Generation]:
         """Who took this checkpoint over, in order."""
@@ -187,7 +187,7 @@ class History:
 
     def _written_routing(self, operator: str, epoch: int, referrer: str) -> Routing:
         def routing(body: dict[str, Any]) -> Routing:
-            return Routing.from_json(body["routings"][operator])
+            return IntentHead.from_json(body).routings[operator].unpack()
 
         found = self._load(intent_name(epoch), "intent", routing)
         if found is None:

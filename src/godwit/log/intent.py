@@ -14,6 +14,58 @@ Merges = Mapping[str, Mapping[str, tuple[Merge, ...]]]  # by operator and table
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenRouting:
+    """A routing as an intent has it: `packed`, or a reference to the intent that it holds `since`.
+
+    >>> WrittenRouting.from_json({"since": 3}, epoch=5)
+    WrittenRouting(since=3, packed=None)
+    >>> WrittenRouting.from_json(Routing.even(4, 2).to_json(), epoch=5).unpack().workers
+    2
+    """
+
+    since: int
+    packed: dict[str, Any] | None = None  # as `Routing` writes it
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], epoch: int) -> Self:
+        """From JSON, in the intent of an epoch."""
+        return cls(data["since"]) if "since" in data else cls(epoch, data)
+
+    def unpack(self) -> Routing:
+        """The routing; LookupError if it is elsewhere."""
+        if self.packed is None:
+            raise LookupError(f"the routing of epoch {self.since}")
+        return Routing.from_json(self.packed)
+
+
+@dataclass(frozen=True, slots=True)
+class IntentHead:
+    """What an intent says at little cost: no routing is unpacked, and no migration.
+
+    `taken` is the id of the newest request that was taken in, `open` are those of the requests
+    whose migrations are open.
+    """
+
+    taken: int
+    open: frozenset[int]
+    routings: Mapping[str, WrittenRouting]
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        migrations = data["migrations"].values()
+        return cls(
+            taken=data["control"],
+            open=frozenset(one["open"]["id"] for one in migrations if one["open"]),
+            routings=_written_routings(data),
+        )
+
+    @property
+    def since(self) -> dict[str, int]:
+        """For each operator, the epoch whose intent holds its routing in full."""
+        return {operator: routing.since for operator, routing in self.routings.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """The decisions of one epoch; a replay of the epoch obeys the same intent.
 
@@ -74,16 +126,18 @@ class Intent:
 
     @classmethod
     def from_json(
-        cls, data: dict[str, Any], routing: Callable[[str, dict[str, Any]], Routing]
+        cls, data: dict[str, Any], routing: Callable[[str, WrittenRouting], Routing]
     ) -> Self:
-        """From JSON; `routing` turns what stands for an operator's routing into the routing."""
+        """From JSON; `routing` finds an operator's routing, or unpacks it."""
         placement = data.get("placement")
         return cls(
             epoch=data["epoch"],
             generation=data["generation"],
             query=data["query"],
             offsets=data["offsets"],
-            routings={name: routing(name, entry) for name, entry in data["routings"].items()},
+            routings={
+                name: routing(name, written) for name, written in _written_routings(data).items()
+            },
             merges={
                 operator: {
                     table: tuple(Merge(segment, layers) for segment, layers in merges)
@@ -104,3 +158,10 @@ class Intent:
             unread=UnreadFiles.from_json(data["unread"]) if data.get("unread") else None,
             placement=placement and PlacementRecord.from_json(placement),
         )
+
+
+def _written_routings(data: dict[str, Any]) -> dict[str, WrittenRouting]:
+    return {
+        operator: WrittenRouting.from_json(routing, data["epoch"])
+        for operator, routing in data["routings"].items()
+    }

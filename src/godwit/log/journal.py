@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import getpid
-from typing import Any, Self
+from typing import Self
 
 from godwit import faults
 from godwit.errors import CheckpointError, DamagedFileError, FencedError
 from godwit.log.history import Generation, History
-from godwit.log.intent import Intent
+from godwit.log.intent import Intent, IntentHead
 from godwit.log.layout import (
     CONTROL,
     FORMAT,
@@ -134,33 +134,23 @@ class Journal(History):
                 self.delete(manifest_name(epoch))
         intents = self.intents()
         # A routing holds without gaps, so the oldest intent to stay knows all earlier references.
-        needed = next((set(self.since(e).values()) for e in intents if e >= before), set())
+        oldest = next((self.intent_head(epoch) for epoch in intents if epoch >= before), None)
+        needed = set(oldest.since.values()) if oldest else set()
         for epoch in intents:
             if epoch < before and epoch not in needed:
                 self.delete(intent_name(epoch))
-        oldest = next((self._requests_of(epoch) for epoch in intents if epoch >= before), None)
         for number in self.requests.ids()[:-1]:  # the newest stays: ids are never reused
             if not self._is_needed(number, before, oldest):
                 self.delete(request_name(number))
 
-    def _requests_of(self, epoch: int) -> tuple[int, set[int]] | None:
-        """The newest request that an intent took in, and those whose migrations are open in it."""
-
-        def requests(body: dict[str, Any]) -> tuple[int, set[int]]:
-            migrations: dict[str, Any] = body["migrations"]
-            return body["control"], {m["open"]["id"] for m in migrations.values() if m["open"]}
-
-        return self._load(intent_name(epoch), "intent", requests)
-
-    def _is_needed(self, number: int, before: int, oldest: tuple[int, set[int]] | None) -> bool:
-        """Is a request about epochs from `before` on, given the requests of the first of them?"""
+    def _is_needed(self, number: int, before: int, oldest: IntentHead | None) -> bool:
+        """Is a request about epochs from `before` on, given the intent of the first of them?"""
         last = self.requests.last(number)
         if last is not None:
             return last >= before
         if oldest is None:
             return True
-        taken, open = oldest
-        return number > taken or number in open
+        return number > oldest.taken or number in oldest.open
 
     def end(self) -> None:
         """Say that the query of this generation has ended, whatever becomes of its process."""

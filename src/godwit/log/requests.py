@@ -2,11 +2,11 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from godwit.errors import DamagedFileError
 from godwit.log.layout import CONTROL, UNDONE, request_name
-from godwit.log.records import decode, decode_as, encode
+from godwit.log.records import decode_as, encode
 from godwit.model.requests import Request, ScheduleRequest, request_from_json
 from godwit.storage.store import Store
 
@@ -43,6 +43,25 @@ class RefusedRequest:
         kind = f" ({self.kind})" if self.kind else ""
         epoch = "" if self.epoch is None else f" in epoch {self.epoch}"
         return f"request {self.id}{kind} was refused{epoch}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestHead:
+    """What kind of request it is, of which operator, and when it was made, if it tells.
+
+    Requests that a newer version knows have these as well.
+    """
+
+    kind: str
+    operator: str | None = None
+    asked: float | None = None
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(data["kind"], data.get("operator"), data.get("time"))
+
+
+_UNREADABLE = _RequestHead("cannot be read")
 
 
 class RequestLog:
@@ -94,23 +113,22 @@ class RequestLog:
     def refused(self, number: int, epoch: int | None, reason: str) -> RefusedRequest:
         """One that was refused in an epoch; its file may be deleted meanwhile."""
         try:
-            kind, operator, asked = self._head(number)
+            head = self._head(number)
         except FileNotFoundError:
-            kind, operator, asked = None, None, None
-        return RefusedRequest(number, kind, operator, asked, epoch, reason)
+            return RefusedRequest(number, None, None, None, epoch, reason)
+        return RefusedRequest(number, head.kind, head.operator, head.asked, epoch, reason)
 
     def _waiting(self, number: int) -> WaitingRequest:
-        kind, operator, _ = self._head(number)
-        return WaitingRequest(number, kind, operator)
+        head = self._head(number)
+        return WaitingRequest(number, head.kind, head.operator)
 
-    def _head(self, number: int) -> tuple[str, str | None, float | None]:
-        """What kind of request it is, of which operator, and when it was made, if it tells."""
+    def _head(self, number: int) -> _RequestHead:
         name = request_name(number)
+        data = self._files.read(name)
         try:
-            body = decode(self._files.address(name), self._files.read(name), "request")
-            return body["kind"], body.get("operator"), body.get("time")
-        except (DamagedFileError, LookupError, AttributeError, TypeError):
-            return "cannot be read", None, None
+            return decode_as(self._files.address(name), data, "request", _RequestHead.from_json)
+        except DamagedFileError:
+            return _UNREADABLE
 
     def last(self, number: int) -> int | None:
         """The last epoch that a schedule is about; remembered, as requests can be large.

@@ -39,13 +39,19 @@ def _check(history: History, epoch: int) -> Manifest:
             str(history.checkpoint),
             f"epoch {epoch} is not retained, so it cannot be restored; retained epochs: {retained}",
         )
-    if history.checkpoint.list_files(SPARK) and not spark_log.is_common(history, epoch):
+    if manifest.query == spark_log.NO_SPARK or spark_log.is_common(history, epoch):
+        return manifest
+    if spark_log.newest_offsets(history.checkpoint.within(SPARK)) is None:
         raise CheckpointError(
             str(history.checkpoint),
-            f"epoch {epoch} cannot be restored: Spark's log does not hold it, or with other "
-            "offsets. Choose an epoch that spark/offsets names, or restore a backup",
+            f"epoch {epoch} cannot be restored: Spark's log, in spark/, is empty or was deleted, "
+            f"and no query would start without it. {spark_log.next_step(history)}",
         )
-    return manifest
+    raise CheckpointError(
+        str(history.checkpoint),
+        f"epoch {epoch} cannot be restored: Spark's log does not hold it, or with other "
+        "offsets. Choose an epoch that spark/offsets names, or restore a backup",
+    )
 
 
 def _later(journal: Journal, epoch: int) -> Iterator[str]:

@@ -76,7 +76,7 @@ def agree(history: History) -> None:
         seen, problem = published, _disagreement(history)
         if problem is None:
             return
-    raise CheckpointError(str(history.checkpoint), f"{problem}. {_next_step(history)}")
+    raise CheckpointError(str(history.checkpoint), f"{problem}. {next_step(history)}")
 
 
 def _disagreement(history: History) -> str | None:
@@ -117,7 +117,8 @@ def is_common(history: History, epoch: int) -> bool:
     )
 
 
-def _next_step(history: History) -> str:
+def next_step(history: History) -> str:
+    """What to do about logs that do not fit together, as a sentence without its end."""
     retained = history.epochs()
     for epoch in reversed(retained):
         if is_common(history, epoch):

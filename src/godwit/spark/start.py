@@ -161,7 +161,7 @@ def _launch(
         steps,
         sink,
         pinning,
-        UnreadWatch(files, store.within(SPARK).local_path(SOURCES)),
+        UnreadWatch(files, store.within(SPARK).within(SOURCES)),
         query_name=options.query_name,
         listener=listener,
         controlled=controlled,

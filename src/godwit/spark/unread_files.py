@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
 
 from godwit.model.unread import UnreadFiles
+from godwit.storage.store import Store
 
 SECONDS: Final = 5.0  # from one look into the directories to the next, at least
 SOURCES: Final = "sources"  # in Spark's log: what each source keeps, by its number
@@ -75,18 +75,18 @@ class SeenFiles:
     """The files that Spark's log of a source names. Of the log, which only grows, it reads what it
     has not read; every tenth file of it holds all before."""
 
-    log: Path
+    log: Store
     paths: set[str] = field(default_factory=set)
     _newest: int = -1
 
     def update(self) -> None:
-        names = [path.name.partition(".") for path in self.log.iterdir()]
+        names = [name.partition(".") for name in self.log.names("")]
         there = {int(number): end for number, _, end in names if number.isdecimal()}
         new = {number: end for number, end in there.items() if number > self._newest}
         whole = max((number for number, end in new.items() if end == "compact"), default=-1)
         for number in sorted(number for number in new if number >= whole):
             name = f"{number}.compact" if new[number] == "compact" else str(number)
-            _version, *lines = (self.log / name).read_text().splitlines()
+            _version, *lines = self.log.read(name).decode().splitlines()
             self.paths.update(unquote(urlsplit(json.loads(line)["path"]).path) for line in lines)
             self._newest = number
 
@@ -94,9 +94,9 @@ class SeenFiles:
 class UnreadWatch:
     """Looks from time to time, beside the epochs, how many files wait."""
 
-    def __init__(self, sources: Sequence[FileSource], logs: Path | None) -> None:
-        self._sources = sources if logs else ()
-        self._logs = logs or Path()
+    def __init__(self, sources: Sequence[FileSource], logs: Store) -> None:
+        self._sources = sources
+        self._logs = logs  # those of Spark, by the number of the source
         self._seen: dict[str, SeenFiles] = {}
         self._looked = -SECONDS
         self._looking: threading.Thread | None = None
@@ -121,8 +121,11 @@ class UnreadWatch:
         with suppress(
             OSError, ValueError
         ):  # a file may go, or be half written: the next look tells
-            for log in self._logs.iterdir():
-                self._seen.setdefault(log.name, SeenFiles(log)).update()
+            logs = self._logs.names("")
+            if not logs:  # Spark has not got there
+                return
+            for name in logs:
+                self._seen.setdefault(name, SeenFiles(self._logs.within(name))).update()
             read: set[str] = set().union(*(seen.paths for seen in self._seen.values()))
             unread = {
                 file.path: file.stat().st_mtime

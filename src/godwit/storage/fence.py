@@ -72,7 +72,7 @@ class FencedDirectory:
         draft = replace(self._store, root=self.path.with_name(uuid.uuid4().hex), staging=None)
         draft.make()
         write(draft)
-        draft.root.rename(self._store.root / self.path.name)
+        self._store.put_directory(draft.root, self.path.name)
 
 
 def _close(staging: Path) -> None:

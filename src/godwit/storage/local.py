@@ -107,6 +107,13 @@ class LocalStore(Store):
 
     # -- better than the default ---------------------------------------------------------------
 
+    def names(self, directory: str) -> list[str]:
+        """It looks into this directory alone."""
+        try:
+            return sorted(filter(_is_listed, os.listdir(self.root / directory)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
     def chunks(self, name: str) -> Iterator[memoryview]:
         """All pieces are in the same buffer."""
         buffer = memoryview(bytearray(CHUNK))
@@ -131,6 +138,11 @@ class LocalStore(Store):
             path.mkdir(parents=True, exist_ok=True)
             for made in missing:
                 self._sync(made.parent)
+
+    def put_directory(self, path: Path, name: str) -> None:
+        """Let a directory that is elsewhere take the place of an empty one, with all its files."""
+        path.rename(self.root / name)
+        self._sync((self.root / name).parent)
 
     def drafts(self, directory: str) -> list[str]:
         return sorted(_walk(self.root / directory, directory, _is_draft))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -26,11 +27,12 @@ _NEEDS: Final[Mapping[Purpose, str]] = {
 }
 
 
-def open_store(location: Location, *, to_write: bool = False, durable: bool = True) -> Store:
+def open_store(location: Location, *, to_write: bool = False, durable: bool | None = None) -> Store:
     """The store of a checkpoint that a path or URL names; a store is one already.
 
     Where there is a filesystem that does not qualify, ConfigError says so: for one that is mounted,
-    only if it is to be written.
+    only if it is to be written. `durable` says whether writing waits for the disk: of None, a store
+    does as before, and one that a path names does. A store that is given is held to the same.
 
     >>> str(open_store("file:///data/my%20query"))
     '/data/my query'
@@ -42,21 +44,30 @@ checkpoint; use a local path or a file: URL. Publishing an epoch needs an exclus
 atomic and durable, which local filesystems have
     """
     if isinstance(location, Store):
-        return location
+        return _given(location, to_write, durable)
     text = fspath(location)
     scheme = match[1] if (match := _SCHEME.match(text)) else "file"
     if (opened := _STORES.get(scheme.lower())) is None:
         raise _unfit(text, scheme, "checkpoint")
-    return opened(text, to_write, durable)
+    return opened(text, to_write, durable is not False)
 
 
 def local_directory(location: str | PathLike[str], purpose: Purpose) -> Path:
     """The absolute path that a location to write to names, which must be on a local filesystem."""
     text = fspath(location)
     path = _path(text, purpose)
-    if _REMOTE.fullmatch(kind := _mounted(path)):
-        raise _unfit(text, kind, purpose)
+    _check_mounted(text, path, purpose)
     return path
+
+
+def _given(store: Store, to_write: bool, durable: bool | None) -> Store:
+    if isinstance(store, LocalStore):
+        if to_write:
+            _check_mounted(str(store), store.root, "checkpoint")
+        return store if durable in (None, store.durable) else replace(store, durable=durable)
+    if durable is False:
+        raise ConfigError(f"{store}: this store always waits until files are durable")
+    return store
 
 
 def _open_local(text: str, to_write: bool, durable: bool) -> Store:
@@ -103,6 +114,11 @@ def _unfit(text: str, filesystem: str, purpose: Purpose) -> ConfigError:
         f"{text}: the filesystem '{filesystem}' does not qualify for a {purpose}; "
         f"use a local path or a file: URL. {_NEEDS[purpose]}, which local filesystems have"
     )
+
+
+def _check_mounted(text: str, path: Path, purpose: Purpose) -> None:
+    if _REMOTE.fullmatch(kind := _mounted(path)):
+        raise _unfit(text, kind, purpose)
 
 
 def _mounted(path: Path) -> str:

@@ -80,7 +80,8 @@ class Store(Protocol):
     # -- with a default ------------------------------------------------------------------------
 
     def names(self, directory: str) -> list[str]:
-        """The first parts of the names below a directory, in order."""
+        """The first parts of the names below a directory, in order; where there are directories,
+        also those without files."""
         start = len(directory) + 1 if directory else 0
         return sorted({name[start:].partition("/")[0] for name in self.list_files(directory)})
 

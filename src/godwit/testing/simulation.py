@@ -48,7 +48,7 @@ class Epochs:
     A process death is an exception from `godwit.faults.handler`; `restart` then opens the
     checkpoint again, and `resume` replays the epoch that was not committed with the same batch.
     What outlives a process is here, as in reality: the batches of the source, Spark's log of
-    commits, the checkpoint, and `sink`, which has the rows delivered for each epoch.
+    commits, the checkpoint, and the rows delivered for each epoch.
 
     Where an operator allows it, records are folded before workers get them in about every other
     epoch, so that no test passes which does not pass either way.
@@ -73,10 +73,10 @@ class Epochs:
         self._batches: list[pa.Table] = []
         self._committed = -1
         self._chance = Random(0)
-        self.sink: dict[int, list[Row]] = {}
+        self._sink: dict[int, list[Row]] = {}
         # With their hosts. Workers are placed on them, though all run in this process.
-        self.executors: dict[str, str] = {}
-        self.driver = self._open(workers, bins)
+        self._executors: dict[str, str] = {}
+        self._driver = self._open(workers, bins)
 
     def _open(self, workers: int | None, bins: int | None) -> Driver:
         return Driver(
@@ -127,12 +127,12 @@ class Epochs:
         """
         name = operator or self._operator.name
         if isinstance(target, int):
-            target = self.driver.routing(name).spread(target)
-        return self.driver.requests.migrate(name, target, **options).id
+            target = self._driver.routing(name).spread(target)
+        return self._driver.requests.migrate(name, target, **options).id
 
     def abort(self, migration: int, *, rollback: bool = False, operator: str | None = None) -> None:
         """End an open migration, or move its bins back."""
-        self.driver.requests.abort(operator or self._operator.name, migration, rollback=rollback)
+        self._driver.requests.abort(operator or self._operator.name, migration, rollback=rollback)
 
     def schedule(
         self,
@@ -142,11 +142,11 @@ class Epochs:
         operator: str | None = None,
     ) -> None:
         """Send bins to other workers in epochs to come."""
-        self.driver.requests.schedule(operator or self._operator.name, updates, workers)
+        self._driver.requests.schedule(operator or self._operator.name, updates, workers)
 
     def finish(self) -> None:
         """End the stream: an epoch without records, in which all timers fire."""
-        self.driver.requests.finish()
+        self._driver.requests.finish()
         self._offer(self._nothing)
 
     def restore(self, epoch: int) -> None:
@@ -159,7 +159,7 @@ class Epochs:
 
     def outputs(self) -> list[Row]:
         """All rows that reached the sink, in the order of their epochs."""
-        return [row for epoch in sorted(self.sink) for row in self.sink[epoch]]
+        return [row for epoch in sorted(self._sink) for row in self._sink[epoch]]
 
     def state(
         self, table: str | None = None, epoch: int | None = None, *, operator: str | None = None
@@ -170,21 +170,21 @@ class Epochs:
         return [row for rows in snapshot.read() for row in rows.to_pylist()]
 
     def _run(self, epoch: int) -> None:
-        decided = self.driver.begin(epoch, NO_SPARK, str(epoch), executors=self.executors)
+        decided = self._driver.begin(epoch, NO_SPARK, str(epoch), executors=self._executors)
         if isinstance(decided, Intent):
             rows, receipts = self._batches[epoch], {}
             for step in self._steps[: self._steps.index(self._operator) + 1]:
                 if not isinstance(step, Operator):
                     rows = step(rows)
                     continue
-                work = self.driver.work(decided, step.name)
+                work = self._driver.work(decided, step.name)
                 receipts[step.name] = list(self._receipts(work, decided.routings[step.name], rows))
                 refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
                 rows = pa.Table.from_pylist(self._read(refs), schema=step.output)
             faults.reach("receipts", "before", epoch)
-            decided = self.driver.commit(decided, receipts)
+            decided = self._driver.commit(decided, receipts)
         faults.reach("sink", "before", epoch)
-        self.sink[epoch] = self._delivered(self._read(decided.outputs[self._operator.name]))
+        self._sink[epoch] = self._delivered(self._read(decided.outputs[self._operator.name]))
         faults.reach("sink", "after", epoch)
 
     def _delivered(self, rows: list[Row]) -> list[Row]:
@@ -213,7 +213,7 @@ class Epochs:
             yield Receipt.from_text(receipt.to_text())
 
     def _place(self, worker: int) -> str:
-        placement = self.driver.placements.placement
+        placement = self._driver.placements.placement
         return placement.homes[worker] if placement else ""
 
     def _cache(self, worker: int) -> CacheSpec:
@@ -223,7 +223,7 @@ class Epochs:
     def _read(self, refs: Iterable[FileRef]) -> list[Row]:
         rows: list[Row] = []
         for ref in refs:
-            data = pa.BufferReader(self.driver.files.read(ref.name))
+            data = pa.BufferReader(self._driver.files.read(ref.name))
             rows += pq.ParquetFile(data).read(use_threads=False).to_pylist()
         return rows
 
@@ -255,6 +255,24 @@ class OperatorSimulation(Epochs):
             clock=clock,
         )
 
+    @property
+    def driver(self) -> Driver:
+        return self._driver
+
+    @property
+    def executors(self) -> dict[str, str]:
+        """The executors that workers are placed on, with their hosts."""
+        return self._executors
+
+    @executors.setter
+    def executors(self, executors: dict[str, str]) -> None:
+        self._executors = executors
+
+    @property
+    def sink(self) -> dict[int, list[Row]]:
+        """The rows delivered for each epoch."""
+        return self._sink
+
     def feed(self, rows: Rows) -> None:
         """Run one epoch over `rows`; after a death, call `resume` on the restarted simulation."""
         self._offer(pa.Table.from_pylist(list(rows), schema=self._schema))
@@ -269,7 +287,7 @@ class OperatorSimulation(Epochs):
         """Open the checkpoint as a new process would."""
         if operator is not None:
             self._steps[-1] = operator
-        self.driver = self._open(workers, bins)
+        self._driver = self._open(workers, bins)
 
     @property
     def _nothing(self) -> pa.Table:
@@ -342,7 +360,7 @@ class Simulation(Epochs):
         """
         if job is not None:
             self._source, self._steps = arrow_steps(job._stream, self._spark)
-        self.driver = self._open(workers, bins)
+        self._driver = self._open(workers, bins)
 
     @property
     def _nothing(self) -> pa.Table:

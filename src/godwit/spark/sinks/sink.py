@@ -67,7 +67,7 @@ class FileTaker(Protocol):
     """A sink that can take the files of an epoch's outputs instead of a DataFrame over them."""
 
     def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
-        """Take local Parquet files that hold an epoch's rows; False: it needs the DataFrame after all."""
+        """Take local Parquet files with the rows of an epoch; False: it needs a DataFrame."""
         ...
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from godwit.errors import ConfigError
-from godwit.migration.strategy.base import NOTHING, Estimate, Known, Ready, Strategy
-from godwit.migration.strategy.bins import Bins, in_turn
+from godwit.migration.strategies.base import NOTHING, Estimate, Known, Ready, Strategy
+from godwit.migration.strategies.bins import Bins, in_turn
 from godwit.model.routing import Routing
 
 SUGGESTED_STEPS: Final = 8
@@ -44,3 +44,12 @@ class Batched(Strategy):
 
     def estimate(self, known: Known) -> Estimate:
         return Estimate.of(-(-len(known.bins) // self.bins), known)
+
+
+def batched(bins: int) -> Strategy:
+    """`bins` bins an epoch.
+
+    >>> str(batched(64))
+    'batched:64'
+    """
+    return Batched(bins)

@@ -6,8 +6,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from godwit.errors import ConfigError
-from godwit.migration.strategy.base import NOTHING, Estimate, Known, Ready, Strategy
-from godwit.migration.strategy.bins import Bins, left
+from godwit.migration.strategies.base import NOTHING, Estimate, Known, Ready, Strategy
+from godwit.migration.strategies.bins import Bins, left
 from godwit.model.routing import Routing
 from godwit.model.text import plural
 
@@ -60,3 +60,12 @@ class Matched(Strategy):
         ends = (known.routing.owners[known.bins], known.target.owners[known.bins])
         steps = max(int(np.bincount(end).max(initial=0)) for end in ends)
         return Estimate.of((self.gap + 1) * steps, known)
+
+
+def matched(gap: int = 0) -> Strategy:
+    """One bin an epoch for each pair of a maximum matching of sources and destinations.
+
+    >>> str(matched(gap=2))
+    'matched:2'
+    """
+    return Matched(gap)

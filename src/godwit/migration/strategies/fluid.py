@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from godwit.migration.strategy.base import NOTHING, Estimate, Known, Ready, Strategy
-from godwit.migration.strategy.bins import Bins, in_turn
+from godwit.migration.strategies.base import NOTHING, Estimate, Known, Ready, Strategy
+from godwit.migration.strategies.bins import Bins, in_turn
 from godwit.model.routing import Routing
 
 
@@ -23,3 +23,12 @@ class Fluid(Strategy):
 
     def estimate(self, known: Known) -> Estimate:
         return Estimate.of(len(known.bins), known)
+
+
+def fluid() -> Strategy:
+    """One bin an epoch.
+
+    >>> str(fluid())
+    'fluid'
+    """
+    return Fluid()

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError
-from godwit.migration.strategy.base import NOTHING, Estimate, Known, Ready, Strategy
-from godwit.migration.strategy.bins import Bins, left, segments_of, sought
+from godwit.migration.strategies.base import NOTHING, Estimate, Known, Ready, Strategy
+from godwit.migration.strategies.bins import Bins, left, segments_of, sought
 from godwit.model.routing import SEGMENTS, Routing
 
 UNREADY_EPOCHS: Final = 8  # epochs without a step, after which bins move that are not ready
@@ -89,6 +89,15 @@ class Paced(Strategy):
         if self.budget.endswith("%"):
             return work * number / 100
         return number / 1000 if self.budget.endswith("ms") else number
+
+
+def paced(budget: str = "20%") -> Strategy:
+    """What destinations have fetched ahead, within a budget an epoch: `"+20 %"` or `"50 ms"`.
+
+    >>> str(paced("50 ms"))
+    'paced:50ms'
+    """
+    return Paced(budget)
 
 
 def _are_ready(

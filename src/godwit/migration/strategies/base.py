@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Final, Protocol, Self
 
-from godwit.migration.strategy.bins import Bins, left
+from godwit.migration.strategies.bins import Bins, left
 from godwit.model.routing import Routing
 
 Ready = Mapping[int, Collection[int]] | None  # by worker: the segments of which it has all files

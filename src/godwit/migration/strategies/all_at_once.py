@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from godwit.migration.strategy.base import NOTHING, Estimate, Known, Ready, Strategy
-from godwit.migration.strategy.bins import Bins, left
+from godwit.migration.strategies.base import NOTHING, Estimate, Known, Ready, Strategy
+from godwit.migration.strategies.bins import Bins, left
 from godwit.model.routing import Routing
 
 
@@ -23,3 +23,12 @@ class AllAtOnce(Strategy):
 
     def estimate(self, known: Known) -> Estimate:
         return Estimate.of(min(len(known.bins), 1), known)
+
+
+def all_at_once() -> Strategy:
+    """All bins in one epoch.
+
+    >>> str(all_at_once())
+    'all-at-once'
+    """
+    return AllAtOnce()

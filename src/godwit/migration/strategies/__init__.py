@@ -2,15 +2,15 @@
 
 A strategy looks at where the bins are and where they shall be, and perhaps at what destinations
 have fetched of them. So a migration goes on after a restart from these two routings, whatever
-happened before. A new one is a file in `strategy/` and a line in `STRATEGIES`.
+happened before. A new one is a file of this package and a line in `STRATEGIES`.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
 from godwit.errors import ConfigError
-from godwit.migration.strategy.all_at_once import AllAtOnce
-from godwit.migration.strategy.base import (
+from godwit.migration.strategies.all_at_once import AllAtOnce, all_at_once
+from godwit.migration.strategies.base import (
     NOTHING,
     Estimate,
     Fetching,
@@ -18,11 +18,11 @@ from godwit.migration.strategy.base import (
     Ready,
     Strategy,
 )
-from godwit.migration.strategy.batched import Batched
-from godwit.migration.strategy.bins import Bins, in_turn, left, sought
-from godwit.migration.strategy.fluid import Fluid
-from godwit.migration.strategy.matched import Matched
-from godwit.migration.strategy.paced import UNREADY_EPOCHS, Paced
+from godwit.migration.strategies.batched import Batched, batched
+from godwit.migration.strategies.bins import Bins, in_turn, left, sought
+from godwit.migration.strategies.fluid import Fluid, fluid
+from godwit.migration.strategies.matched import Matched, matched
+from godwit.migration.strategies.paced import UNREADY_EPOCHS, Paced, paced
 from godwit.model.routing import Move, Routing
 
 STRATEGIES: Final[tuple[type[Strategy], ...]] = (AllAtOnce, Fluid, Batched, Matched, Paced)
@@ -53,51 +53,6 @@ __all__ = [
     "sought",
     "steps",
 ]
-
-
-def all_at_once() -> Strategy:
-    """All bins in one epoch.
-
-    >>> str(all_at_once())
-    'all-at-once'
-    """
-    return AllAtOnce()
-
-
-def batched(bins: int) -> Strategy:
-    """`bins` bins an epoch.
-
-    >>> str(batched(64))
-    'batched:64'
-    """
-    return Batched(bins)
-
-
-def fluid() -> Strategy:
-    """One bin an epoch.
-
-    >>> str(fluid())
-    'fluid'
-    """
-    return Fluid()
-
-
-def matched(gap: int = 0) -> Strategy:
-    """One bin an epoch for each pair of a maximum matching of sources and destinations.
-
-    >>> str(matched(gap=2))
-    'matched:2'
-    """
-    return Matched(gap)
-
-
-def paced(budget: str = "20%") -> Strategy:
-    """What destinations have fetched ahead, within a budget an epoch: `"+20 %"` or `"50 ms"`.
-
-    >>> str(paced("50 ms"))
-    'paced:50ms'
-    """
-    return Paced(budget)
 
 
 def parse(text: str) -> Strategy:

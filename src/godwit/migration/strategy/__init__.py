@@ -1,1 +1,0 @@
-"""One file a strategy; `godwit.migration.strategies` has them all."""
