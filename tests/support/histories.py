@@ -25,6 +25,7 @@ from godwit.migration.migration import OPEN
 from godwit.migration.strategies import AllAtOnce
 from godwit.model import requests
 from godwit.model.hashing import Hashes
+from godwit.model.ids import BinId, WorkerId
 from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file
 from godwit.state import tree
@@ -196,7 +197,7 @@ class _Play:
         updates = self._updates(name, ((a or 0, bin, worker) for a, bin, worker in event.updates))
         wish = self._wish(name, updates, event.workers, event.id)
         next_or_at = [
-            (None if ahead is None else update.epoch, update.bin, update.worker)
+            (None if ahead is None else update.epoch, BinId(update.bin), WorkerId(update.worker))
             for update, (ahead, *_) in zip(updates, event.updates, strict=True)
         ]
         read = requests.StreamedUpdates(event.id, name, tuple(next_or_at), event.workers)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import RefusedError
+from godwit.model.ids import BinId, WorkerId
 from godwit.model.routing import Routing, Update
 
 OnTimeout = Literal["finish", "rollback"]
@@ -37,7 +38,7 @@ class Updates(Sequence[Update]):
         epochs, bins, workers = table[np.argsort(table[:, 0], kind="stable")].T
         return cls(epochs, bins, workers)
 
-    def owners(self, epoch: int) -> dict[int, int]:
+    def owners(self, epoch: int) -> dict[BinId, WorkerId]:
         """The worker of each bin that the updates of one epoch name; the last update counts."""
         start, stop = np.searchsorted(self.epochs, [epoch, epoch + 1])
         return dict(
@@ -278,7 +279,7 @@ class StreamedUpdates:
 
     id: str
     operator: str | None
-    updates: tuple[tuple[int | None, int, int], ...]
+    updates: tuple[tuple[int | None, BinId, WorkerId], ...]
     workers: int | None = None
 
 

@@ -1,0 +1,9 @@
+"""Ids as types of their own, so that two of them cannot be swapped unnoticed."""
+
+from typing import NewType
+
+Epoch = NewType("Epoch", int)
+BinId = NewType("BinId", int)
+WorkerId = NewType("WorkerId", int)
+SlotId = NewType("SlotId", int)
+ExecutorId = NewType("ExecutorId", str)
