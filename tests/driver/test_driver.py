@@ -24,6 +24,7 @@ from godwit.log.layout import manifest_name
 from godwit.log.records import encode
 from godwit.migration.strategies import all_at_once
 from godwit.model.hashing import hash_rows
+from godwit.model.ids import WorkerId
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, StateMachine, count
 from tests.support.death import death_at
@@ -105,7 +106,7 @@ def test_a_manifest_that_is_there_already_counts(tmp_path: Path) -> None:
     """The driver before published in the last moment; its receipts are what happened."""
     old = drive(tmp_path, workers=2, bins=16)
     intent = begin(old, 0)
-    theirs = old.work(intent, "counts").run(0, _batch([5]))
+    theirs = old.work(intent, "counts").run(WorkerId(0), _batch([5]))
     both = {"counts": [theirs, *idle(old, intent)["counts"][1:]]}
     new = drive(tmp_path)
     assert begin(new, 0) == intent
@@ -165,7 +166,7 @@ def test_an_epoch_needs_exactly_one_receipt_a_worker(tmp_path: Path, workers: li
     intent = begin(driver, 0)
     work = driver.work(intent, "counts")
     with pytest.raises(CheckpointError, match="instead of 0 to 1; not published"):
-        driver.commit(intent, {"counts": [work.run(worker, []) for worker in workers]})
+        driver.commit(intent, {"counts": [work.run(WorkerId(worker), []) for worker in workers]})
     assert History(tmp_path).epochs() == []
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from godwit.log import Intent, Journal, Manifest, WorkerStatistics
 from godwit.model.description import OperatorDescription
+from godwit.model.ids import ExecutorId, WorkerId
 from godwit.model.requests import ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
 from godwit.state.table import FileRef
@@ -30,7 +31,7 @@ def manifest_of(epoch: int, offsets: str = "digest", note: str = "") -> Manifest
     files = (FileRef("state/counts/a.arrow", 10, 100, 0),)
     trees = {"counts": {"value": PackedTree(files, [[[0, 10, 1]]])}}
     operators = {"counts": OperatorDescription("aggregate", "k", "k", {})}
-    receipts = {"counts": (WorkerStatistics(0, place=note),)}
+    receipts = {"counts": (WorkerStatistics(WorkerId(0), place=ExecutorId(note)),)}
     return Manifest(epoch, 0, QUERY, offsets, operators, trees, {}, receipts)
 
 

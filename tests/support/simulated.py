@@ -9,6 +9,7 @@ import godwit.operators as ops
 from godwit.driver.driver import Driver
 from godwit.log import Intent, Manifest
 from godwit.log.receipt import Receipt
+from godwit.model.ids import WorkerId
 from godwit.operators import AggregateOperator, Operator
 from godwit.state.cache import CacheSpec
 from godwit.testing.simulation import OperatorSimulation
@@ -43,7 +44,9 @@ def publish(driver: Driver, epoch: int) -> Manifest:
 def idle(driver: Driver, intent: Intent) -> dict[str, list[Receipt]]:
     """The receipts of an epoch without data."""
     return {
-        name: [driver.work(intent, name).run(worker, []) for worker in range(routing.workers)]
+        name: [
+            driver.work(intent, name).run(WorkerId(worker), []) for worker in range(routing.workers)
+        ]
         for name, routing in intent.routings.items()
     }
 

@@ -16,6 +16,7 @@ from godwit.errors import DamagedFileError
 from godwit.log.history import History
 from godwit.log.layout import manifest_name
 from godwit.migration.strategies import all_at_once
+from godwit.model.ids import ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.placement.slots import Held
 from godwit.state.cache import TOUCH_SECONDS
@@ -62,8 +63,12 @@ class Clock:
         return self.now
 
 
-def said(sim: Placed, executor: str) -> dict[int, Held]:
-    return dict(read_progress(sim.driver.files, sim.generation)[executor])
+def reported(sim: Placed, executor: str) -> KeeperProgress:
+    return read_reports(sim.driver.files, sim.generation)[ExecutorId(executor)]
+
+
+def said(sim: Placed, executor: str) -> dict[WorkerId, Held]:
+    return dict(read_progress(sim.driver.files, sim.generation)[ExecutorId(executor)])
 
 
 @contextmanager
@@ -81,7 +86,7 @@ def test_it_holds_exactly_the_files_of_its_replicas(sim: Placed) -> None:
     assert cached(one) == copies(one, sim.files(0))
     assert said(sim, "0") == {1: Held(0, 0), 2: Held(0, 0)}
     assert said(sim, "1") == {0: Held(0, 0)}
-    report = read_reports(sim.driver.files, sim.generation)["1"]
+    report = reported(sim, "1")
     assert report.bytes == sum(ref.bytes for ref in sim.files(0).values())
     assert (report.pid, report.epoch, report.failed) == (os.getpid(), 0, ())
 
@@ -98,7 +103,7 @@ def test_it_fetches_each_file_once_epoch_by_epoch(sim: Placed) -> None:
     fetched = len(cached(sim.spec("1")))  # nothing was evicted
     total = sum(path.stat().st_size for path in sim.spec("1").cache.path.glob("*.godwit"))
     assert fetched >= len(sim.files(0))
-    assert read_reports(sim.driver.files, sim.generation)["1"].bytes == total
+    assert reported(sim, "1").bytes == total
 
 
 def test_behind_by_many_epochs_it_skips_to_the_newest(sim: Placed) -> None:
@@ -127,7 +132,7 @@ def test_files_that_retention_deleted_meanwhile_are_passed_over(tmp_path: Path) 
         assert not keeper.keep()
         assert keeper.keep()
     assert said(sim, "1") == {0: Held(sim.committed, 0)}
-    assert read_reports(sim.driver.files, sim.generation)["1"].failed == ()
+    assert reported(sim, "1").failed == ()
     assert cached(sim.spec("1")) >= copies(sim.spec("1"), sim.files(0))
 
 
@@ -148,7 +153,7 @@ def test_on_the_way_it_says_what_it_lacks(sim: Placed) -> None:
         sim.feed(words(*KEYS))
         keeper.keep()
         new = [ref for ref in sim.files(1).values() if ref.name.partition("/e1-")[1]]
-        assert seen[0][1][1] == Held(0, sum(ref.bytes for ref in new))
+        assert seen[0][1][WorkerId(1)] == Held(0, sum(ref.bytes for ref in new))
 
 
 def test_a_damaged_original_is_told_and_the_others_are_fetched(sim: Placed) -> None:
@@ -160,13 +165,13 @@ def test_a_damaged_original_is_told_and_the_others_are_fetched(sim: Placed) -> N
     keeper = start(sim.spec("0"), clock.monotonic)
     assert not keeper.keep()
     assert said(sim, "0") == {1: Held(None, broken.bytes), 2: Held(0, 0)}
-    assert read_reports(sim.driver.files, sim.generation)["0"].failed == (broken.name,)
+    assert reported(sim, "0").failed == (broken.name,)
     path.write_bytes(sound)
     assert not keeper.keep()  # it is too soon to try again
     clock.now += AGAIN
     assert keeper.keep()
     assert said(sim, "0") == {1: Held(0, 0), 2: Held(0, 0)}
-    assert read_reports(sim.driver.files, sim.generation)["0"].failed == ()
+    assert reported(sim, "0").failed == ()
 
 
 def test_a_log_that_cannot_be_read_is_read_later(sim: Placed) -> None:
@@ -202,7 +207,7 @@ def test_bins_that_move_to_a_worker_are_fetched_before_it_counts(sim: Placed) ->
     sight: list[KeeperProgress] = []
 
     def refuse(ref: FileRef) -> None:
-        sight.append(read_reports(sim.driver.files, sim.generation)["1"])
+        sight.append(reported(sim, "1"))
 
     with fetching(keeper, refuse):
         assert not keeper.keep()

@@ -12,6 +12,7 @@ from godwit.log.journal import Journal
 from godwit.migration.migration import MigrationPhase
 from godwit.migration.strategies import Paced, Strategy
 from godwit.migration.timeline import Timeline
+from godwit.model.ids import ExecutorId, WorkerId
 from godwit.model.requests import (
     AbortRequest,
     FinishRequest,
@@ -133,14 +134,14 @@ class Requests:
             ended = self._timelines.ended(migration)
             return ended.phase if ended and self._published.has(ended.epoch) else None
 
-    def handover(self, worker: int, executor: str) -> HandoverState:
+    def handover(self, worker: WorkerId, executor: ExecutorId) -> HandoverState:
         """Accept that a worker is to run on another executor, or refuse it."""
         with self._monitor:
             handover = self._placements.ask(worker, executor)
         self._demand.tick()
         return handover
 
-    def drain(self, executor: str) -> None:
+    def drain(self, executor: ExecutorId) -> None:
         """Accept that an executor is to have no workers and replicas any more, or refuse it."""
         with self._monitor:
             self._placements.drain(executor)

@@ -10,11 +10,12 @@ import numpy.typing as npt
 from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
+from godwit.model.ids import ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.model.text import plural
 from godwit.model.time import show
 from godwit.model.unread import UnreadFiles
-from godwit.placement.slots import Placement, Replicas
+from godwit.placement.slots import Placement, Replicas, by_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class WorkerReport:
     3
     """
 
-    worker: int
+    worker: WorkerId
     records: int
     rows: int
     fetched: int
@@ -130,8 +131,8 @@ class ReplicaReport:
     1048576
     """
 
-    worker: int
-    executor: str
+    worker: WorkerId
+    executor: ExecutorId
     lag: int
     lacking: int | None
 
@@ -139,7 +140,7 @@ class ReplicaReport:
     def all(cls, epoch: int, placement: Placement, held: Replicas) -> list[Self]:
         """Those of a placement, at the end of an epoch, by what executors say they have."""
         reports = []
-        for worker, executors in enumerate(placement.replicas):
+        for worker, executors in by_worker(placement.replicas):
             for executor in executors:
                 known = held.get(executor, {}).get(worker)
                 newest = -1 if known is None or known.epoch is None else known.epoch
@@ -195,7 +196,7 @@ class EpochReport:
             dict(parts),
             operators,
             backlog,
-            manifest.places,
+            dict(manifest.places.items()),
             tuple(replicas),
             unread,
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from godwit.errors import GodwitError
 from godwit.log.manifest import WorkerStatistics
+from godwit.model.ids import NO_EXECUTOR, ExecutorId, WorkerId
 from godwit.model.loads import Loads
 from godwit.model.time import Clocks
 from godwit.state.file import WrittenFile
@@ -19,7 +20,7 @@ from godwit.state.table import FileRef
 class Receipt:
     """One attempt of one worker's epoch, whole: its state files by table, and its outputs."""
 
-    worker: int
+    worker: WorkerId
     records: int = 0
     loads: Loads | None = None  # of the records that were processed
     deltas: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
@@ -32,7 +33,7 @@ class Receipt:
     fetch_seconds: float = 0.0  # that this took, as part of what `seconds` has
     ready: tuple[int, ...] = ()  # the segments to come of which all files are here
     seconds: Mapping[str, float] = field(default_factory=dict)
-    place: str = ""  # the executor
+    place: ExecutorId = NO_EXECUTOR
 
     @property
     def work_seconds(self) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from godwit.errors import ConfigError, RefusedError
 from godwit.migration.migration import EndedMigration, MigrationState
 from godwit.migration.strategies import NOTHING, Ready, sought
+from godwit.model.ids import WorkerId
 from godwit.model.requests import (
     AbortRequest,
     FinishRequest,
@@ -56,7 +57,7 @@ class Timeline:
         """Has its stream ended with the epoch that has begun?"""
         return self.finish is not None and self.finish <= self.begun
 
-    def sought(self) -> dict[int, list[int]]:
+    def sought(self) -> dict[WorkerId, list[int]]:
         """By worker: the segments that it fetches ahead of the steps of an open migration."""
         if self.migration is None or self.migration.strategy.fetch_seconds(0.0) is None:
             return {}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import RefusedError
-from godwit.model.ids import BinId, WorkerId
+from godwit.model.ids import BinId, ExecutorId, WorkerId
 from godwit.model.routing import Routing, Update
 
 OnTimeout = Literal["finish", "rollback"]
@@ -220,8 +220,8 @@ class HandoverRequest:
 
     id: int
     generation: int
-    worker: int
-    executor: str
+    worker: WorkerId
+    executor: ExecutorId
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -243,7 +243,7 @@ class DrainRequest:
 
     id: int
     generation: int
-    executor: str
+    executor: ExecutorId
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -18,6 +18,7 @@ from godwit import faults
 from godwit.errors import GodwitError, OperatorError
 from godwit.log.receipt import Receipt
 from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.ids import WorkerId
 from godwit.model.loads import Counts, Loads
 from godwit.model.routing import Routing
 from godwit.operators.base import Changes, Operator, Prefold
@@ -44,7 +45,7 @@ class Ahead:
     the `slices` that it will have.
     """
 
-    segments: Mapping[int, Sequence[int]]
+    segments: Mapping[WorkerId, Sequence[int]]
     slices: Slices
     seconds: float
 
@@ -57,7 +58,7 @@ class Work:
     epoch: int
     store: Store  # the files of the checkpoint below `godwit/`
     trees: Mapping[str, Tree]
-    merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
+    merges: Mapping[str, Mapping[WorkerId, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
     bins: int
     slices: Slices  # in which workers have bins
@@ -68,7 +69,7 @@ class Work:
 
     def run(
         self,
-        worker: int,
+        worker: WorkerId,
         batches: Iterable[pa.RecordBatch],
         clock: Callable[[], float] = perf_counter,
     ) -> Receipt:
@@ -85,7 +86,7 @@ class Work:
 
 
 class _Attempt:
-    def __init__(self, work: Work, worker: int, clock: Callable[[], float]) -> None:
+    def __init__(self, work: Work, worker: WorkerId, clock: Callable[[], float]) -> None:
         self.work = work
         self.clock = clock
         self.operator = work.prefold.operator if work.prefold else work.operator

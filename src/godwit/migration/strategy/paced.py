@@ -12,6 +12,7 @@ import numpy.typing as npt
 from godwit.errors import ConfigError
 from godwit.migration.strategy.base import NOTHING, Estimate, Known, Ready, Strategy
 from godwit.migration.strategy.bins import Bins, left, segments_of, sought
+from godwit.model.ids import WorkerId
 from godwit.model.routing import SEGMENTS, Routing
 
 UNREADY_EPOCHS: Final = 8  # epochs without a step, after which bins move that are not ready
@@ -92,7 +93,7 @@ class Paced(Strategy):
 
 
 def _are_ready(
-    target: Routing, bins: Bins, ready: Mapping[int, Collection[int]]
+    target: Routing, bins: Bins, ready: Mapping[WorkerId, Collection[int]]
 ) -> npt.NDArray[np.bool_]:
     """Does the destination of each bin have the files of all its segments?"""
     has = np.zeros((target.workers, SEGMENTS), np.bool_)
