@@ -9,7 +9,7 @@ import pytest
 
 from godwit.cli import main
 from godwit.log import Intent
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.slots import Held, by_worker
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.replicas import KeeperProgress, write_progress
@@ -46,9 +46,9 @@ def fetched(sim: OperatorSimulation) -> None:
     """Let each executor say that it has the state of all workers."""
     placement = sim.driver.placements.placement
     assert placement is not None
-    held = {worker: Held(sim.committed) for worker, _ in by_worker(placement.slots)}
+    held = {worker: Held(Epoch(sim.committed)) for worker, _ in by_worker(placement.slots)}
     for executor in placement.executors:
-        report = KeeperProgress(executor, 1, sim.committed, held, 0, 0.0)
+        report = KeeperProgress(executor, 1, Epoch(sim.committed), held, 0, 0.0)
         write_progress(sim.driver.journal.files, sim.driver.journal.generation, report)
 
 
@@ -97,7 +97,7 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
 ) -> None:
     driver = drive(tmp_path, workers=3, bins=16, replicas=1)
     for epoch in range(3):
-        intent = driver.begin(epoch, "query", str(epoch), executors=EXECUTORS)
+        intent = driver.begin(Epoch(epoch), "query", str(epoch), executors=EXECUTORS)
         assert isinstance(intent, Intent)
         receipts = [
             replace(receipt, place=ExecutorId(str(receipt.worker)), fetched=1024 * receipt.worker)
@@ -107,10 +107,10 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
     placement = driver.placements.placement
     assert placement is not None
     copies = [copy for (copy,) in placement.replicas]
-    held = [Held(2), Held(1, 2048), Held(None, 3072)]
+    held = [Held(Epoch(2)), Held(Epoch(1), 2048), Held(None, 3072)]
     for executor in EXECUTORS:
         mine = {worker: one for worker, one in by_worker(held) if copies[worker] == executor}
-        report = KeeperProgress(executor, 1, 2, mine, 0, 0.0)
+        report = KeeperProgress(executor, 1, Epoch(2), mine, 0, 0.0)
         write_progress(driver.journal.files, driver.journal.generation, report)
     assert main(["status", str(tmp_path)]) == 0
     head, _, *rows = capsys.readouterr().out.splitlines()[-5:]
@@ -128,7 +128,7 @@ def test_a_worker_that_is_placed_elsewhere_than_it_ran_is_told(
 ) -> None:
     query.driver.requests.handover(WorkerId(2), ExecutorId("0"))
     fetched(query.sim)
-    query.driver.begin(query.sim.committed + 1, "query", "more", executors=EXECUTORS)
+    query.driver.begin(Epoch(query.sim.committed + 1), "query", "more", executors=EXECUTORS)
     assert main(["status", str(query.checkpoint)]) == 0
     told, row = (lines := capsys.readouterr().out.splitlines())[2:], lines[-1]
     assert "handover of worker 2 to executor 0: switched" in told

@@ -7,7 +7,7 @@ from godwit.driver.driver import Driver
 from godwit.inspect.overview import Overview
 from godwit.log import Intent
 from godwit.log.manifest import WorkerStatistics
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.slots import Held
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.simulated import drive, idle, publish, simulate, words
@@ -21,7 +21,7 @@ def homes(driver: Driver) -> tuple[str, ...]:
 
 
 def begin(driver: Driver, epoch: int) -> Intent:
-    intent = driver.begin(epoch, "query", f"offsets {epoch}", executors=EXECUTORS)
+    intent = driver.begin(Epoch(epoch), "query", f"offsets {epoch}", executors=EXECUTORS)
     assert isinstance(intent, Intent)
     return intent
 
@@ -43,7 +43,8 @@ def test_status_tells_how_far_replicas_are(tmp_path: Path) -> None:
     assert driver.placements.placement is not None
     ((copy,), _) = driver.placements.placement.replicas
     files, generation = driver.journal.files, driver.journal.generation
-    write_progress(files, generation, KeeperProgress(copy, 1, 0, {WorkerId(0): Held(0, 0)}, 0, 0.0))
+    held = {WorkerId(0): Held(Epoch(0))}
+    write_progress(files, generation, KeeperProgress(copy, 1, Epoch(0), held, 0, 0.0))
     worker, other = Overview.of(tmp_path).operator(None).workers
     assert [(one.executor, one.epoch, one.lacking) for one in worker.replicas] == [(copy, 0, 0)]
     assert [one.epoch for one in other.replicas] == [None]
@@ -61,10 +62,9 @@ def test_a_handover_that_nobody_asked_for_wants_an_epoch_when_its_target_is_read
     assert (handover.target, handover.automatic) == ("2", True)
     assert not sim.driver.demand.can_settle
     files, generation = sim.driver.journal.files, sim.driver.journal.generation
-    held = {handover.worker: Held(sim.committed)}
-    write_progress(
-        files, generation, KeeperProgress(ExecutorId("2"), 1, sim.committed, held, 0, 0.0)
-    )
+    newest = Epoch(sim.committed)
+    held = {handover.worker: Held(newest)}
+    write_progress(files, generation, KeeperProgress(ExecutorId("2"), 1, newest, held, 0, 0.0))
     assert sim.driver.demand.can_settle
     assert not sim.driver.demand.wants_epoch
     sim.feed([])

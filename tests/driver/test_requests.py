@@ -14,7 +14,7 @@ from godwit.driver.timelines import REFUSALS
 from godwit.errors import FencedError, RefusedError
 from godwit.log import History, restore
 from godwit.migration.strategies import all_at_once, batched, fluid
-from godwit.model.ids import BinId, WorkerId
+from godwit.model.ids import BinId, Epoch, WorkerId
 from godwit.model.requests import AbortRequest, MigrateRequest, StreamedUpdates
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, count
@@ -399,7 +399,7 @@ def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> No
     publish(driver, 0)
     for _ in range(2):  # an epoch that is delivered twice asks twice
         driver.requests.add_streamed(
-            0,
+            Epoch(0),
             [
                 streamed("all", None, bin=0, worker=1),
                 streamed("one", "others", bin=3, worker=0),
@@ -417,7 +417,7 @@ def test_updates_as_data_that_cannot_be_are_refused_and_do_not_stop_the_query(
     driver = drive(tmp_path, workers=2, bins=4)
     publish(driver, 0)
     many = streamed("many", "counts", bin=0, worker=1, workers=100_000)
-    driver.requests.add_streamed(0, [many])
+    driver.requests.add_streamed(Epoch(0), [many])
     assert "request 1 was refused: workers must be from 1 to 65536" in caplog.text
     driver = drive(tmp_path)
     publish(driver, 1)
@@ -430,7 +430,7 @@ def test_no_refusal_is_forgotten_before_an_intent_has_told_it(tmp_path: Path) ->
     control = History.inspect(tmp_path).requests
     unknown = control.add(AbortRequest(0, "counts", 99))
     driver.requests.add_streamed(
-        0, [streamed(f"{n}", "counts", bin=9, worker=1) for n in range(2 * REFUSALS)]
+        Epoch(0), [streamed(f"{n}", "counts", bin=9, worker=1) for n in range(2 * REFUSALS)]
     )
     told = begin(driver, 1)
     assert len(told.refused) == 1 + 2 * REFUSALS

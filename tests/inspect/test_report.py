@@ -6,7 +6,7 @@ from pathlib import Path
 from godwit.inspect.prometheus import PrometheusFile
 from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.migration.strategies import batched
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from godwit.placement.slots import Held, Placement
@@ -84,8 +84,8 @@ def test_replicas_in_numbers(tmp_path: Path) -> None:
     and what is known of others does not matter."""
     (a, b, c), (zero, one) = map(ExecutorId, "abc"), map(WorkerId, range(2))
     placement = Placement.of(1, [a, b, c], [a, b], [[b, c], [c]])
-    held = {b: {zero: Held(7)}, c: {zero: Held(5, 300)}, a: {one: Held(7)}}
-    replicas = ReplicaReport.all(7, placement, held)
+    held = {b: {zero: Held(Epoch(7))}, c: {zero: Held(Epoch(5), 300)}, a: {one: Held(Epoch(7))}}
+    replicas = ReplicaReport.all(Epoch(7), placement, held)
     assert replicas == [
         ReplicaReport(zero, b, 0, 0),
         ReplicaReport(zero, c, 2, 300),

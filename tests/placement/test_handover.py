@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.handover import (
     LAG,
     STALLED_EPOCHS,
@@ -34,9 +34,10 @@ def seen(
     """`held`: by executor and worker, the epoch that it has."""
     progress: dict[ExecutorId, dict[WorkerId, Held]] = {}
     for (executor, worker), newest in (held or {}).items():
-        progress.setdefault(ExecutorId(executor), {})[WorkerId(worker)] = Held(newest)
+        has = Held(None if newest is None else Epoch(newest))
+        progress.setdefault(ExecutorId(executor), {})[WorkerId(worker)] = has
     hosts = {executor: HOSTS[executor] for executor in map(ExecutorId, executors)}
-    return Seen(epoch, hosts, progress, [MIB] * workers)
+    return Seen(Epoch(epoch), hosts, progress, [MIB] * workers)
 
 
 def placed(copies: int = 1) -> PlacementState:
@@ -64,7 +65,7 @@ def drain(state: PlacementState, executor: str) -> PlacementState:
 
 def publish(state: PlacementState, epoch: int, places: Mapping[int, str]) -> PlacementState:
     ran = {WorkerId(worker): ExecutorId(place) for worker, place in places.items()}
-    return state.published(epoch, ran)
+    return state.published(Epoch(epoch), ran)
 
 
 def is_drained(state: PlacementState, executor: str) -> bool:
@@ -176,7 +177,7 @@ def epochs(state: PlacementState, held: Held, count: int) -> PlacementState:
     """So many epochs; executor 1 has `held` of worker 2, which Spark runs on executor 2."""
     for epoch in range(3, 3 + count):
         progress = {ExecutorId("1"): {WorkerId(2): held}}
-        state = state.begin(Seen(epoch, seen(0).executors, progress, [MIB] * 3))
+        state = state.begin(Seen(Epoch(epoch), seen(0).executors, progress, [MIB] * 3))
         state = publish(state, epoch, {2: "2"})
     return state
 
@@ -238,7 +239,7 @@ def test_what_was_given_up_is_not_tried_again_before_something_comes_or_goes() -
 def test_an_epoch_would_bring_a_handover_further(
     stage: HandoverStage, has: int | None, goes_on: bool
 ) -> None:
-    assert in_stage(stage).can_go_on(9, seen(9, held={("1", 2): has}).held) is goes_on
+    assert in_stage(stage).can_go_on(Epoch(9), seen(9, held={("1", 2): has}).held) is goes_on
 
 
 @pytest.mark.parametrize(
@@ -388,5 +389,5 @@ def test_lives_of_a_cluster(seed: int) -> None:
         versions.append(state.version)
         assert versions == sorted(versions)
         if chance.random() < 0.8:
-            state = state.published(epoch, dict(by_worker(homes(state))))
+            state = state.published(Epoch(epoch), dict(by_worker(homes(state))))
             assert all(handover.stage is BUILDING for handover in state.handovers)

@@ -8,9 +8,9 @@ from typing import Any
 from godwit.driver.driver import Driver
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.handover import PlacementRecord
-from godwit.placement.slots import Placement
+from godwit.placement.slots import Held, Placement
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
 from godwit.state.table import FileRef
 from godwit.testing.simulation import OperatorSimulation
@@ -75,6 +75,10 @@ class Placed(OperatorSimulation):
 
         driver.journal.begin = placed  # type: ignore[method-assign]
         return driver
+
+
+def held(epoch: int | None, lacking: int = 0) -> Held:
+    return Held(None if epoch is None else Epoch(epoch), lacking)
 
 
 def cached(spec: KeeperSpec) -> set[str]:

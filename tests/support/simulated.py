@@ -9,7 +9,7 @@ import godwit.operators as ops
 from godwit.driver.driver import Driver
 from godwit.log import Intent, Manifest
 from godwit.log.receipt import Receipt
-from godwit.model.ids import WorkerId
+from godwit.model.ids import Epoch, WorkerId
 from godwit.operators import AggregateOperator, Operator
 from godwit.state.cache import CacheSpec
 from godwit.testing.simulation import OperatorSimulation
@@ -31,7 +31,7 @@ def drive(checkpoint: Path, *operators: Operator, **options: Any) -> Driver:
 
 
 def begin(driver: Driver, epoch: int) -> Intent:
-    intent = driver.begin(epoch, "query", f"offsets {epoch}")
+    intent = driver.begin(Epoch(epoch), "query", f"offsets {epoch}")
     assert isinstance(intent, Intent)
     return intent
 

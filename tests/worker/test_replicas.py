@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS
 from godwit.log.manifest import Manifest
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.placement.handover import PlacementRecord
-from godwit.placement.slots import Held, Placement
+from godwit.placement.slots import Placement
 from godwit.state.run import EVERYWHERE, SLICES
 from godwit.state.table import FileRef
 from godwit.state.tree import PackedTree
@@ -26,6 +26,7 @@ from godwit.worker.replicas import (
     read_reports,
     write_progress,
 )
+from tests.support.placed import held
 
 EXECUTORS = [*map(ExecutorId, "012")]
 
@@ -67,8 +68,8 @@ def situations(draw: st.DrawFn) -> tuple[Intent, Manifest]:
         )
     )
     placement = PlacementRecord(Placement.of(1, EXECUTORS, homes, replicas))
-    intent = Intent(1, 1, "query", "", routings, {}, placement=placement)
-    return intent, Manifest(0, 1, "query", "", {}, found, {}, {})
+    intent = Intent(Epoch(1), 1, "query", "", routings, {}, placement=placement)
+    return intent, Manifest(Epoch(0), 1, "query", "", {}, found, {}, {})
 
 
 def brute_force(worker: int, intent: Intent, manifest: Manifest) -> set[str]:
@@ -132,8 +133,8 @@ def test_replicas_get_the_room_that_own_workers_leave(
 
 
 def test_without_a_placement_nothing_is_needed() -> None:
-    intent = Intent(1, 1, "query", "", {"a": Routing.even(16, 2)}, {})
-    manifest = Manifest(0, 1, "query", "", {}, {"a": {}}, {}, {})
+    intent = Intent(Epoch(1), 1, "query", "", {"a": Routing.even(16, 2)}, {})
+    manifest = Manifest(Epoch(0), 1, "query", "", {}, {"a": {}}, {}, {})
     assert Needs.of(ExecutorId("0"), intent, manifest) == Needs({}, {})
 
 
@@ -141,8 +142,10 @@ def test_without_a_placement_nothing_is_needed() -> None:
 
 
 def told(executor: str, **workers: int | None) -> KeeperProgress:
-    held = {WorkerId(int(name[1:])): Held(epoch, 0) for name, epoch in workers.items()}
-    return KeeperProgress(ExecutorId(executor), 4711, 7, held, 1 << 40, 0.25, ("state/broken",))
+    has = {WorkerId(int(name[1:])): held(epoch) for name, epoch in workers.items()}
+    return KeeperProgress(
+        ExecutorId(executor), 4711, Epoch(7), has, 1 << 40, 0.25, ("state/broken",)
+    )
 
 
 def test_what_was_said_is_read(tmp_path: Path) -> None:
@@ -153,8 +156,8 @@ def test_what_was_said_is_read(tmp_path: Path) -> None:
     write_progress(files, 2, told("1", w0=5))
     assert read_reports(LocalStore(tmp_path), 3)[ExecutorId("0")] == told("0", w1=7, w2=None)
     assert read_progress(LocalStore(tmp_path), 3) == {
-        "0": {1: Held(7, 0), 2: Held(None, 0)},
-        "rack/2": {0: Held(5, 0)},
+        "0": {1: held(7, 0), 2: held(None, 0)},
+        "rack/2": {0: held(5, 0)},
     }
 
 

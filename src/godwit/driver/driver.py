@@ -25,6 +25,7 @@ from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from godwit.operators.base import Operator
@@ -116,7 +117,7 @@ class Driver:
 
     def begin(
         self,
-        epoch: int,
+        epoch: Epoch,
         query: str,
         offsets: str,
         backlog: int | None = None,
@@ -239,7 +240,7 @@ class Driver:
 
     def _place(
         self,
-        epoch: int,
+        epoch: Epoch,
         routings: Mapping[str, Routing],
         executors: Executors,
         held: Replicas,
@@ -247,7 +248,7 @@ class Driver:
         sizes = bytes_by_worker(self.published.trees, routings) if executors else ()
         self.placements.begin(Seen(epoch, executors, held, sizes))
 
-    def _same(self, last: Manifest, epoch: int, offsets: str) -> Manifest:
+    def _same(self, last: Manifest, epoch: Epoch, offsets: str) -> Manifest:
         """The newest manifest, if it is that of this epoch, with the same input."""
         if epoch != last.epoch or offsets != last.offsets:
             raise CheckpointError(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from godwit.log.journal import Journal
 from godwit.log.manifest import Manifest, output_files, state_files
+from godwit.model.ids import Epoch
 from godwit.storage.store import Store
 
 SWEEP_EPOCHS = 100
@@ -47,7 +48,7 @@ class Garbage:
 
     def _retire(self, newest: int) -> None:
         oldest = newest - self._retention + 1
-        self._journal.prune(oldest)
+        self._journal.prune(Epoch(oldest))
         for epoch in [epoch for epoch in self._doomed if epoch < oldest]:
             self._delete(self._doomed.pop(epoch))
 

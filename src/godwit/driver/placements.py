@@ -9,7 +9,7 @@ from godwit.driver.merges import Trees
 from godwit.driver.monitor import Monitor
 from godwit.errors import RefusedError
 from godwit.inspect.sizes import bytes_by_bin
-from godwit.model.ids import NO_EXECUTOR, ExecutorId, WorkerId
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.requests import HandoverRequest, PlacementRequest
 from godwit.model.routing import Routing
 from godwit.placement.handover import HandoverState, PlacementRecord, PlacementState, Seen
@@ -77,7 +77,7 @@ class Placements:
         moving = set(state.placement.homes if state.placement else ())
         return asked or bool(state.drained & moving)
 
-    def can_settle(self, epoch: int) -> bool:
+    def can_settle(self, epoch: Epoch) -> bool:
         """Would `epoch`, the next one, bring a handover further, or tell where workers went?"""
         with self._monitor:
             state, is_told = self._state, self._is_told
@@ -98,7 +98,7 @@ class Placements:
         """The epoch has begun; a replay's intent, and what it told, may be of an earlier driver."""
         self._is_told = told == self._state.record()
 
-    def published(self, epoch: int, places: Mapping[WorkerId, ExecutorId]) -> None:
+    def published(self, epoch: Epoch, places: Mapping[WorkerId, ExecutorId]) -> None:
         """An epoch is published, in which workers ran at `places`."""
         self._become(self._state.published(epoch, places))
 

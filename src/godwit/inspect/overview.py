@@ -16,7 +16,7 @@ from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.log.requests import RefusedRequest, WaitingRequest
 from godwit.migration.migration import EndedMigration, OpenMigration, OperatorMigrations
 from godwit.migration.strategies import left
-from godwit.model.ids import ExecutorId, SlotId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, SlotId, WorkerId
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
@@ -31,7 +31,7 @@ class ReplicaView:
     """A copy of a worker's state; without an `epoch` it is not known how far it is."""
 
     executor: ExecutorId
-    epoch: int | None
+    epoch: Epoch | None
     lacking: int | None  # bytes
 
 
@@ -71,7 +71,7 @@ class MigrationView:
     arrived: int
     accepted: float
     outcome: str
-    epoch: int | None
+    epoch: Epoch | None
     bytes_left: int = 0
     seconds_left: float | None = None
 
@@ -133,8 +133,8 @@ class Overview:
     """
 
     checkpoint: str
-    epoch: int
-    begun: int
+    epoch: Epoch
+    begun: Epoch
     backlog: int | None
     pace: float | None  # seconds from one epoch to the next
     driver: Generation
@@ -310,7 +310,7 @@ def _open(
     )
 
 
-def _ended(ended: EndedMigration, published: int) -> MigrationView:
+def _ended(ended: EndedMigration, published: Epoch) -> MigrationView:
     return MigrationView(
         id=ended.id,
         operator=ended.operator,

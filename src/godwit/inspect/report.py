@@ -10,7 +10,7 @@ import numpy.typing as npt
 from godwit.log.manifest import Manifest, WorkerStatistics
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.model.text import plural
 from godwit.model.time import show
@@ -137,7 +137,7 @@ class ReplicaReport:
     lacking: int | None
 
     @classmethod
-    def all(cls, epoch: int, placement: Placement, held: Replicas) -> list[Self]:
+    def all(cls, epoch: Epoch, placement: Placement, held: Replicas) -> list[Self]:
         """Those of a placement, at the end of an epoch, by what executors say they have."""
         reports = []
         for worker, executors in by_worker(placement.replicas):

@@ -25,6 +25,7 @@ from godwit.log.layout import (
 from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as
 from godwit.log.requests import RequestLog
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.storage.location import Location, open_store
 
@@ -88,7 +89,7 @@ class History:
         self.checkpoint = open_store(checkpoint)
         self.files = self.checkpoint.within(HOME)
         self.requests = RequestLog(self.files)
-        self._routings: dict[tuple[str, int], Routing] = {}
+        self._routings: dict[tuple[str, Epoch], Routing] = {}
 
     @staticmethod
     def inspect(checkpoint: Location) -> "History":
@@ -114,9 +115,9 @@ class History:
             self._check_epoch(name, manifest.epoch, epoch)
         return manifest
 
-    def epochs(self) -> list[int]:
+    def epochs(self) -> list[Epoch]:
         """The epochs whose manifests are retained, in order."""
-        return self.files.numbers(MANIFESTS)
+        return [*map(Epoch, self.files.numbers(MANIFESTS))]
 
     def pace(self) -> float | None:
         """The median time from one of the last published epochs to the next, in seconds."""
@@ -135,7 +136,7 @@ class History:
     def intent(self, epoch: int) -> Intent | None:
         """The intent of an epoch with its routings in full, wherever they are written."""
         name = intent_name(epoch)
-        kept: dict[tuple[str, int], Routing] = {}
+        kept: dict[tuple[str, Epoch], Routing] = {}
 
         def routing(operator: str, entry: dict[str, Any]) -> Routing:
             since = entry.get("since", epoch)
@@ -153,18 +154,18 @@ class History:
             self._routings = kept
         return intent
 
-    def intents(self) -> list[int]:
+    def intents(self) -> list[Epoch]:
         """The epochs whose intents are retained, in order."""
-        return self.files.numbers(INTENTS)
+        return [*map(Epoch, self.files.numbers(INTENTS))]
 
     def taken(self, epoch: int) -> int | None:
         """The newest request that the intent of an epoch has taken in."""
         return self._load(intent_name(epoch), "intent", lambda body: int(body["control"]))
 
-    def since(self, epoch: int) -> dict[str, int]:
+    def since(self, epoch: int) -> dict[str, Epoch]:
         """For each operator of an intent, the epoch whose intent holds its routing in full."""
 
-        def since(body: dict[str, Any]) -> dict[str, int]:
+        def since(body: dict[str, Any]) -> dict[str, Epoch]:
             entries: dict[str, Any] = body["routings"]
             return {operator: entry.get("since", epoch) for operator, entry in entries.items()}
 

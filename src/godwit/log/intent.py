@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from godwit.migration.migration import OperatorMigrations
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from godwit.placement.handover import PlacementRecord
@@ -27,7 +28,7 @@ class Intent:
     pinned, which executors they run on.
     """
 
-    epoch: int
+    epoch: Epoch
     generation: int
     query: str
     offsets: str
@@ -43,7 +44,7 @@ class Intent:
     unread: UnreadFiles | None = None
     placement: PlacementRecord | None = None
 
-    def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
+    def to_json(self, since: Mapping[str, Epoch]) -> dict[str, Any]:
         """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
         return {
             "epoch": self.epoch,

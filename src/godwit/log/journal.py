@@ -32,6 +32,7 @@ from godwit.log.layout import (
 )
 from godwit.log.manifest import Manifest
 from godwit.log.records import encode
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.storage.fence import Fence, FencedDirectory
 from godwit.storage.location import Location, open_store
@@ -120,7 +121,7 @@ class Journal(History):
         with self._fenced_off():
             self._fence.store.move(name, target)
 
-    def prune(self, before: int) -> None:
+    def prune(self, before: Epoch) -> None:
         """Delete the manifests, intents and requests of epochs before `before`.
 
         The newest manifest stays, and so does every intent that holds a routing of a later one.
@@ -143,7 +144,7 @@ class Journal(History):
             if not self._is_needed(number, before, oldest):
                 self.delete(request_name(number))
 
-    def _requests_of(self, epoch: int) -> tuple[int, set[int]] | None:
+    def _requests_of(self, epoch: Epoch) -> tuple[int, set[int]] | None:
         """The newest request that an intent took in, and those whose migrations are open in it."""
 
         def requests(body: dict[str, Any]) -> tuple[int, set[int]]:
@@ -152,7 +153,7 @@ class Journal(History):
 
         return self._load(intent_name(epoch), "intent", requests)
 
-    def _is_needed(self, number: int, before: int, oldest: tuple[int, set[int]] | None) -> bool:
+    def _is_needed(self, number: int, before: Epoch, oldest: tuple[int, set[int]] | None) -> bool:
         """Is a request about epochs from `before` on, given the requests of the first of them?"""
         last = self.requests.last(number)
         if last is not None:
@@ -180,7 +181,7 @@ class Journal(History):
         with self._fenced_off():
             return self._fence.directory(SPARK)
 
-    def _unchanged(self, intent: Intent) -> dict[str, int]:
+    def _unchanged(self, intent: Intent) -> dict[str, Epoch]:
         """Which routings are those of the epoch before, and since when they have held."""
         before = self.intent(intent.epoch - 1)
         if before is None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.model.description import OperatorDescription
-from godwit.model.ids import NO_EXECUTOR, ExecutorId, WorkerId
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.loads import Loads
 from godwit.model.time import Clocks
 from godwit.state.table import FileRef
@@ -68,7 +68,7 @@ class Manifest:
     number of that one's last batch.
     """
 
-    epoch: int
+    epoch: Epoch
     generation: int
     query: str
     offsets: str

@@ -7,6 +7,7 @@ from typing import TypeVar
 from godwit.errors import DamagedFileError
 from godwit.log.layout import CONTROL, UNDONE, request_name
 from godwit.log.records import decode, decode_as, encode
+from godwit.model.ids import Epoch
 from godwit.model.requests import Request, ScheduleRequest, request_from_json
 from godwit.storage.store import Store
 
@@ -36,7 +37,7 @@ class RefusedRequest:
     kind: str | None
     operator: str | None
     asked: float | None
-    epoch: int | None
+    epoch: Epoch | None
     reason: str
 
     def __str__(self) -> str:
@@ -50,7 +51,7 @@ class RequestLog:
 
     def __init__(self, files: Store) -> None:
         self._files = files
-        self._last: dict[int, int | None] = {}
+        self._last: dict[int, Epoch | None] = {}
 
     def add(self, request: R, after: int = 0) -> R:
         """Make a request durable under the next free id above `after`: the newest that an intent
@@ -91,7 +92,7 @@ class RequestLog:
                     found.append(self._waiting(number))
         return found
 
-    def refused(self, number: int, epoch: int | None, reason: str) -> RefusedRequest:
+    def refused(self, number: int, epoch: Epoch | None, reason: str) -> RefusedRequest:
         """One that was refused in an epoch; its file may be deleted meanwhile."""
         try:
             kind, operator, asked = self._head(number)
@@ -112,7 +113,7 @@ class RequestLog:
         except (DamagedFileError, LookupError, AttributeError, TypeError):
             return "cannot be read", None, None
 
-    def last(self, number: int) -> int | None:
+    def last(self, number: int) -> Epoch | None:
         """The last epoch that a schedule is about; remembered, as requests can be large.
 
         None for other requests: what became of those is in the intents.

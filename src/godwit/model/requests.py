@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import RefusedError
-from godwit.model.ids import BinId, ExecutorId, WorkerId
+from godwit.model.ids import BinId, Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing, Update
 
 OnTimeout = Literal["finish", "rollback"]
@@ -102,7 +102,7 @@ class ScheduleRequest:
 
     id: int
     operator: str
-    epoch: int
+    epoch: Epoch
     updates: Updates
     bins: int
     workers: int | None
@@ -116,9 +116,9 @@ class ScheduleRequest:
             )
 
     @property
-    def last(self) -> int:
+    def last(self) -> Epoch:
         """The last epoch at which this request changes something."""
-        return int(self.updates.epochs[-1]) if self.updates else self.epoch
+        return Epoch(int(self.updates.epochs[-1])) if self.updates else self.epoch
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -279,7 +279,7 @@ class StreamedUpdates:
 
     id: str
     operator: str | None
-    updates: tuple[tuple[int | None, BinId, WorkerId], ...]
+    updates: tuple[tuple[Epoch | None, BinId, WorkerId], ...]
     workers: int | None = None
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from godwit.errors import RefusedError
-from godwit.model.ids import NO_EXECUTOR, ExecutorId, WorkerId
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.placement.replica_packing import place_replicas
 from godwit.placement.slots import Placement, Replicas, by_worker
 
@@ -44,7 +44,7 @@ class HandoverState:
     worker: WorkerId
     target: ExecutorId
     stage: HandoverStage = HandoverStage.BUILDING
-    epoch: int | None = None  # in which it switched
+    epoch: Epoch | None = None  # in which it switched
     automatic: bool = False  # nobody asked for it
     origin: ExecutorId = NO_EXECUTOR  # the executor that the worker was on
     least: int | None = None  # bytes that its target has ever lacked, at the least
@@ -55,7 +55,7 @@ class HandoverState:
     def is_open(self) -> bool:
         return self.stage not in (HandoverStage.DONE, HandoverStage.FAILED)
 
-    def published(self, epoch: int, places: Homes) -> Self:
+    def published(self, epoch: Epoch, places: Homes) -> Self:
         """After an epoch is published in which workers ran at `places`."""
         switched = (
             self.stage is HandoverStage.SWITCHED and self.epoch is not None and self.epoch <= epoch
@@ -126,7 +126,7 @@ class Seen:
     the bytes of each worker's state.
     """
 
-    epoch: int
+    epoch: Epoch
     executors: Mapping[ExecutorId, str]
     held: Replicas
     sizes: Sequence[float]
@@ -135,7 +135,7 @@ class Seen:
     def workers(self) -> int:
         return len(self.sizes)
 
-    def freshness(self, executor: ExecutorId, worker: WorkerId) -> tuple[int, int] | None:
+    def freshness(self, executor: ExecutorId, worker: WorkerId) -> tuple[Epoch, int] | None:
         """Comparable: which epoch an executor has of a worker, if that is known."""
         held = self.held.get(executor, {}).get(worker)
         return None if held is None or held.epoch is None else (held.epoch, -held.lacking)
@@ -209,7 +209,7 @@ class PlacementState:
         state = state._relieved(seen, order)
         return state._placed(seen, order, state._replicas(seen, order))
 
-    def published(self, epoch: int, places: Homes) -> Self:
+    def published(self, epoch: Epoch, places: Homes) -> Self:
         """An epoch is published, in which workers ran at `places`."""
         state = self
         for handover in self.handovers:
@@ -228,7 +228,7 @@ class PlacementState:
         """The handover of this id, unless it is long past."""
         return next((h for h in (*self.handovers, *self.past) if h.id == number), None)
 
-    def can_go_on(self, epoch: int, held: Replicas) -> bool:
+    def can_go_on(self, epoch: Epoch, held: Replicas) -> bool:
         """Would a handover come nearer to its end in this epoch, by what executors have now?"""
         executors = dict.fromkeys(self.placement.executors if self.placement else (), "")
         seen = Seen(epoch, executors, held, ())

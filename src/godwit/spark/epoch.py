@@ -22,7 +22,7 @@ from godwit.log.manifest import Manifest
 from godwit.log.receipt import Receipt
 from godwit.log.spark_log import offsets_digest, query_id, source_offsets
 from godwit.model.hashing import is_cheap
-from godwit.model.ids import SlotId, WorkerId
+from godwit.model.ids import Epoch, SlotId, WorkerId
 from godwit.model.requests import StreamedUpdates
 from godwit.model.routing import Routing
 from godwit.operators.base import Operator
@@ -140,14 +140,14 @@ class Engine:
     is_bounded: bool = False  # the query ends with the input that is there at its start
     spark_query: StreamingQuery | None = None  # known soon after its start
     failure: BaseException | None = None
-    delivered: int = INITIAL  # the newest epoch
+    delivered: Epoch = INITIAL  # the newest epoch
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         faults.reach("commit", "after", epoch - 1)
         if self._is_over(epoch):
             raise EpochFailedError(STOPPED)
         try:
-            self._epoch(batch, epoch)
+            self._epoch(batch, Epoch(epoch))
         except BaseException as error:  # any other than an Exception would leave Spark waiting
             self.failure = self._cause(error)
             raise EpochFailedError(_brief(self.failure)) from None
@@ -171,7 +171,7 @@ class Engine:
             return fenced
         return error
 
-    def _epoch(self, batch: DataFrame, epoch: int) -> None:
+    def _epoch(self, batch: DataFrame, epoch: Epoch) -> None:
         spark = batch.sparkSession
         self.ticker.hold()
         if not self.is_bounded:  # then Spark reads those alone that were there at the start
@@ -217,7 +217,7 @@ class Engine:
         self._tell(report)
         self.ticker.go_on(report.records)
 
-    def _replicas(self, epoch: int) -> list[ReplicaReport]:
+    def _replicas(self, epoch: Epoch) -> list[ReplicaReport]:
         """How far the replicas are, now that an epoch is published."""
         placements = self.driver.placements
         if (placement := placements.placement) is None:

@@ -11,7 +11,7 @@ from godwit.driver.published import INITIAL
 from godwit.errors import ConfigError
 from godwit.log.intent import Intent
 from godwit.log.receipt import Receipt
-from godwit.model.ids import WorkerId
+from godwit.model.ids import Epoch, WorkerId
 from godwit.operators.base import Operator
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import EXPIRY
@@ -109,7 +109,7 @@ def load(
     initial: Mapping[str, Mapping[str, DataFrame]],
     pinning: Pinning,
     *,
-    epoch: int = INITIAL,
+    epoch: Epoch = INITIAL,
     query: str = "",
     offsets: str = "",
 ) -> None:

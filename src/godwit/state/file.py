@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from godwit.errors import DamagedFileError, GodwitError, IncompatibleError
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.routing import SEGMENTS
 from godwit.state.run import Run, segment_offsets
 from godwit.state.table import FileRef, TableSpec
@@ -41,8 +42,8 @@ class Meta:
 
     operator: str
     table: str
-    epoch: int
-    worker: int
+    epoch: Epoch
+    worker: WorkerId
     kind: Kind
     offsets: tuple[int, ...]
 
@@ -134,8 +135,8 @@ def write(
     rows: pa.Table,
     *,
     operator: str,
-    epoch: int,
-    worker: int,
+    epoch: Epoch,
+    worker: WorkerId,
     kind: Kind,
 ) -> WrittenFile:
     """Write `rows`, which are in hash order, under a name that no other attempt uses."""

@@ -24,7 +24,7 @@ from godwit.log.receipt import Receipt
 from godwit.log.restore import restore
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import Hashes, hash_rows
-from godwit.model.ids import NO_EXECUTOR, ExecutorId, WorkerId
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
 from godwit.state.cache import CacheSpec
@@ -171,7 +171,7 @@ class Epochs:
 
     def _run(self, epoch: int) -> None:
         executors = {ExecutorId(one): host for one, host in self.executors.items()}
-        decided = self.driver.begin(epoch, NO_SPARK, str(epoch), executors=executors)
+        decided = self.driver.begin(Epoch(epoch), NO_SPARK, str(epoch), executors=executors)
         if isinstance(decided, Intent):
             rows, receipts = self._batches[epoch], {}
             for step in self._steps[: self._steps.index(self._operator) + 1]:

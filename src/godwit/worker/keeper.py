@@ -22,7 +22,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.layout import generation_name, intent_name, manifest_name
 from godwit.log.manifest import Manifest
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.slots import Held
 from godwit.state.cache import TOUCH_SECONDS, CacheSpec
 from godwit.state.table import FileRef
@@ -70,7 +70,7 @@ class KeeperSpec:
 class Whole:
     """A replica that was there with all its files, as of an epoch."""
 
-    epoch: int
+    epoch: Epoch
     share: Share
 
 
@@ -168,7 +168,7 @@ class Keeper:
             log.warning("%s", error)
         return self._files.has(ref)
 
-    def _tell(self, epoch: int, needs: Needs, wanted: Mapping[str, FileRef]) -> set[str]:
+    def _tell(self, epoch: Epoch, needs: Needs, wanted: Mapping[str, FileRef]) -> set[str]:
         """Report what is here now, if that is not what was reported last; returns its names."""
         files = [*wanted.values(), *needs.own.values()]
         here = self._files.here(files)
@@ -192,7 +192,7 @@ class Keeper:
         return here
 
     def _held(
-        self, epoch: int, replicas: Mapping[WorkerId, Share], here: set[str]
+        self, epoch: Epoch, replicas: Mapping[WorkerId, Share], here: set[str]
     ) -> dict[WorkerId, Held]:
         before, self._whole = self._whole, {}
         found = {}

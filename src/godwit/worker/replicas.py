@@ -13,7 +13,7 @@ from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS, replicas_name
 from godwit.log.manifest import Manifest
 from godwit.log.records import decode_as, encode
-from godwit.model.ids import ExecutorId, WorkerId
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.slots import Held, by_worker
 from godwit.state.run import slices_of
 from godwit.state.table import FileRef
@@ -93,7 +93,7 @@ class KeeperProgress:
 
     executor: ExecutorId
     pid: int
-    epoch: int
+    epoch: Epoch
     workers: Mapping[WorkerId, Held]
     bytes: int
     seconds: float

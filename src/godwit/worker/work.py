@@ -18,7 +18,7 @@ from godwit import faults
 from godwit.errors import GodwitError, OperatorError
 from godwit.log.receipt import Receipt
 from godwit.model.hashing import Hashes, hash_rows
-from godwit.model.ids import WorkerId
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.loads import Counts, Loads
 from godwit.model.routing import Routing
 from godwit.operators.base import Changes, Operator, Prefold
@@ -55,7 +55,7 @@ class Work:
     """The work of all workers of one operator and epoch; it is sent to executors as it is."""
 
     operator: Operator
-    epoch: int
+    epoch: Epoch
     store: Store  # the files of the checkpoint below `godwit/`
     trees: Mapping[str, Tree]
     merges: Mapping[str, Mapping[WorkerId, Sequence[Merge]]]  # by table and worker
