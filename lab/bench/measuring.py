@@ -22,6 +22,7 @@ from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.loads import Loads
 from godwit.operators import AggregateOperator
 from godwit.state.cache import CacheSpec
@@ -89,11 +90,11 @@ class Counting:
         records = records.append_column(HASH, pa.array(hash_rows(records.select(["k"]))))
         last = self._driver.published.epoch
         epoch = 0 if last is None else last + 1
-        intent = self._driver.begin(epoch, "bench", str(epoch))
+        intent = self._driver.begin(Epoch(epoch), "bench", str(epoch))
         assert isinstance(intent, Intent)
         work = self._driver.work(intent, "counts")
         began = time.process_time()
-        receipt = work.run(0, records.to_batches())
+        receipt = work.run(WorkerId(0), records.to_batches())
         receipt.to_text()
         taken = time.process_time() - began
         self._driver.commit(intent, {"counts": [receipt]})

@@ -16,6 +16,7 @@ import godwit.operators as ops
 from godwit.cli import main, plan
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.operators import AggregateOperator, StateMachine
 from godwit.testing.simulation import OperatorSimulation
@@ -125,7 +126,7 @@ def test_status_tells_load_event_time_and_backlog(
     text = capsys.readouterr().out
     assert "last epoch 4 records, imbalance 1.50\n" in text
     assert "watermark" not in text  # there was none in the only epoch
-    sim.driver.begin(1, NO_SPARK, "1", backlog=12_345)
+    sim.driver.begin(Epoch(1), NO_SPARK, "1", backlog=12_345)
     assert main(["status", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("epoch 0, epoch 1 in flight, backlog 12,345\n")

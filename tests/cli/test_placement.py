@@ -9,13 +9,14 @@ import pytest
 
 from godwit.cli import main
 from godwit.log import Intent
-from godwit.placement.slots import Held
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
+from godwit.placement.slots import Held, by_worker
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.command_line import Running
 from tests.support.simulated import drive, idle, simulate, words
 
-EXECUTORS = {"0": "one", "1": "two", "2": "three"}
+EXECUTORS = {ExecutorId("0"): "one", ExecutorId("1"): "two", ExecutorId("2"): "three"}
 
 
 class Placed(Running):
@@ -23,7 +24,7 @@ class Placed(Running):
 
     def __init__(self, checkpoint: Path) -> None:
         self.sim = simulate(checkpoint, workers=3)
-        self.sim.executors = dict(EXECUTORS)
+        self.sim.executors = dict(EXECUTORS.items())
         self.sim.feed(words("a", "b", "c"))
         super().__init__(checkpoint, self.sim.driver)
 
@@ -45,9 +46,9 @@ def fetched(sim: OperatorSimulation) -> None:
     """Let each executor say that it has the state of all workers."""
     placement = sim.driver.placements.placement
     assert placement is not None
-    held = {worker: Held(sim.committed) for worker in range(len(placement.slots))}
+    held = {worker: Held(Epoch(sim.committed)) for worker, _ in by_worker(placement.slots)}
     for executor in placement.executors:
-        report = KeeperProgress(executor, 1, sim.committed, held, 0, 0.0)
+        report = KeeperProgress(executor, 1, Epoch(sim.committed), held, 0, 0.0)
         write_progress(sim.driver.journal.files, sim.driver.journal.generation, report)
 
 
@@ -79,7 +80,7 @@ def test_handover(query: Placed, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_handover_that_waits_for_its_target_is_told(
     query: Placed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    query.driver.requests.handover(1, "2")
+    query.driver.requests.handover(WorkerId(1), ExecutorId("2"))
     query.sim.feed([])  # nothing is known of executor 2
     assert main(["status", str(query.checkpoint)]) == 0
     text = capsys.readouterr().out
@@ -96,20 +97,20 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
 ) -> None:
     driver = drive(tmp_path, workers=3, bins=16, replicas=1)
     for epoch in range(3):
-        intent = driver.begin(epoch, "query", str(epoch), executors=EXECUTORS)
+        intent = driver.begin(Epoch(epoch), "query", str(epoch), executors=EXECUTORS)
         assert isinstance(intent, Intent)
         receipts = [
-            replace(receipt, place=str(receipt.worker), fetched=1024 * receipt.worker)
+            replace(receipt, place=ExecutorId(str(receipt.worker)), fetched=1024 * receipt.worker)
             for receipt in idle(driver, intent)["counts"]
         ]
         driver.commit(intent, {"counts": receipts})
     placement = driver.placements.placement
     assert placement is not None
     copies = [copy for (copy,) in placement.replicas]
-    held = [Held(2), Held(1, 2048), Held(None, 3072)]
+    held = [Held(Epoch(2)), Held(Epoch(1), 2048), Held(None, 3072)]
     for executor in EXECUTORS:
-        mine = {worker: held[worker] for worker in range(3) if copies[worker] == executor}
-        report = KeeperProgress(executor, 1, 2, mine, 0, 0.0)
+        mine = {worker: one for worker, one in by_worker(held) if copies[worker] == executor}
+        report = KeeperProgress(executor, 1, Epoch(2), mine, 0, 0.0)
         write_progress(driver.journal.files, driver.journal.generation, report)
     assert main(["status", str(tmp_path)]) == 0
     head, _, *rows = capsys.readouterr().out.splitlines()[-5:]
@@ -125,9 +126,9 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
 def test_a_worker_that_is_placed_elsewhere_than_it_ran_is_told(
     query: Placed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    query.driver.requests.handover(2, "0")
+    query.driver.requests.handover(WorkerId(2), ExecutorId("0"))
     fetched(query.sim)
-    query.driver.begin(query.sim.committed + 1, "query", "more", executors=EXECUTORS)
+    query.driver.begin(Epoch(query.sim.committed + 1), "query", "more", executors=EXECUTORS)
     assert main(["status", str(query.checkpoint)]) == 0
     told, row = (lines := capsys.readouterr().out.splitlines())[2:], lines[-1]
     assert "handover of worker 2 to executor 0: switched" in told
@@ -185,7 +186,7 @@ def test_a_request_for_executors_of_an_application_that_has_ended(
     assert main(["handover", str(query.checkpoint), "0", "1"]) == 3
     assert main(["drain", str(query.checkpoint), "1"]) == 3
     query.sim.restart()
-    query.sim.executors = dict(EXECUTORS)
+    query.sim.executors = dict(EXECUTORS.items())
     query.sim.feed(words("a"))
     intent = query.sim.driver.journal.intent(1)
     assert intent is not None

@@ -9,6 +9,7 @@ from godwit.cli import main
 from godwit.inspect.overview import Overview
 from godwit.log.intent import Intent
 from godwit.log.spark_log import NO_SPARK
+from godwit.model.ids import Epoch
 from godwit.model.unread import UnreadFiles
 from tests.support.simulated import simulate, words
 
@@ -16,7 +17,7 @@ from tests.support.simulated import simulate, words
 def test_files_that_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sim = simulate(tmp_path)
     sim.feed(words("a"))
-    sim.driver.begin(1, NO_SPARK, "1", unread=UnreadFiles(3, 60.0))
+    sim.driver.begin(Epoch(1), NO_SPARK, "1", unread=UnreadFiles(3, 60.0))
     assert main(["status", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert told.startswith("epoch 0, epoch 1 in flight, 3 files waiting, the oldest for 60 s\n")
@@ -26,7 +27,7 @@ def test_files_that_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_an_intent_of_before_files_were_counted_is_read() -> None:
-    intent = Intent(0, 0, NO_SPARK, "0", {}, {}, unread=UnreadFiles(1, 2.0))
+    intent = Intent(Epoch(0), 0, NO_SPARK, "0", {}, {}, unread=UnreadFiles(1, 2.0))
     data = intent.to_json({})
     assert Intent.from_json(data, lambda name, written: written.unpack()) == intent
     del data["unread"]

@@ -15,6 +15,7 @@ from godwit.cli.watch import follow, migration_of
 from godwit.log.history import History
 from godwit.log.spark_log import NO_SPARK
 from godwit.migration.strategies import all_at_once
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from tests.support.command_line import Running
 from tests.support.simulated import drive, publish
@@ -92,7 +93,7 @@ def test_a_migration_whose_last_epoch_is_not_published_is_ending(
     assert re.search(r"yet: driver 1, process \d+ on .*, is at its first$", capsys.readouterr().err)
     publish(driver, 0)
     driver.requests.migrate("counts", Routing.even(4, 1), strategy=all_at_once())
-    driver.begin(1, NO_SPARK, "")
+    driver.begin(Epoch(1), NO_SPARK, "")
     assert main(["history", str(tmp_path)]) == 0
     assert re.search(r"all-at-once +ending +1\n", capsys.readouterr().out)
     assert main(["status", str(tmp_path)]) == 0

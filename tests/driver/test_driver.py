@@ -24,6 +24,7 @@ from godwit.log.layout import manifest_name
 from godwit.log.records import encode
 from godwit.migration.strategies import all_at_once
 from godwit.model.hashing import hash_rows
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, StateMachine, count
 from tests.support.death import death_at
@@ -72,7 +73,7 @@ def test_what_a_restart_changes_holds_from_the_epoch_after_a_replay(
 
 def test_a_published_epoch_is_not_run_again(tmp_path: Path) -> None:
     published = publish(drive(tmp_path, workers=2, bins=16), 0)
-    assert drive(tmp_path).begin(0, "query", "offsets 0") == published
+    assert drive(tmp_path).begin(Epoch(0), "query", "offsets 0") == published
 
 
 @pytest.mark.parametrize(
@@ -91,21 +92,21 @@ def test_an_epoch_of_another_history_is_refused(
     publish(driver, 1)
     before = content(tmp_path)
     with pytest.raises(CheckpointError, match=message):
-        driver.begin(epoch, "query", offsets)
+        driver.begin(Epoch(epoch), "query", offsets)
     assert content(tmp_path) == before
 
 
 def test_a_begun_epoch_with_other_offsets_is_refused(tmp_path: Path) -> None:
     begin(drive(tmp_path, workers=2, bins=16), 0)
     with pytest.raises(CheckpointError, match="epoch 0 was run before"):
-        drive(tmp_path).begin(0, "query", "other")
+        drive(tmp_path).begin(Epoch(0), "query", "other")
 
 
 def test_a_manifest_that_is_there_already_counts(tmp_path: Path) -> None:
     """The driver before published in the last moment; its receipts are what happened."""
     old = drive(tmp_path, workers=2, bins=16)
     intent = begin(old, 0)
-    theirs = old.work(intent, "counts").run(0, _batch([5]))
+    theirs = old.work(intent, "counts").run(WorkerId(0), _batch([5]))
     both = {"counts": [theirs, *idle(old, intent)["counts"][1:]]}
     new = drive(tmp_path)
     assert begin(new, 0) == intent
@@ -154,7 +155,7 @@ def test_the_later_of_two_drivers_wins_and_the_earlier_damages_nothing(tmp_path:
     with pytest.raises(FencedError):
         old.commit(intent, receipts)
     with pytest.raises(FencedError):
-        old.begin(0, "query", "offsets 0")
+        old.begin(Epoch(0), "query", "offsets 0")
     assert content(tmp_path) == before
     publish(new, 0)
 
@@ -165,7 +166,7 @@ def test_an_epoch_needs_exactly_one_receipt_a_worker(tmp_path: Path, workers: li
     intent = begin(driver, 0)
     work = driver.work(intent, "counts")
     with pytest.raises(CheckpointError, match="instead of 0 to 1; not published"):
-        driver.commit(intent, {"counts": [work.run(worker, []) for worker in workers]})
+        driver.commit(intent, {"counts": [work.run(WorkerId(worker), []) for worker in workers]})
     assert History(tmp_path).epochs() == []
 
 

@@ -11,6 +11,7 @@ from godwit.driver.published import INITIAL
 from godwit.inspect.audit import verify
 from godwit.log import History, Intent
 from godwit.model.hashing import hash_rows
+from godwit.model.ids import WorkerId
 from godwit.operators.initial_state import Load
 from tests.support.damage import new_files, rewrite
 from tests.support.death import death_at
@@ -28,7 +29,7 @@ def load(driver: Driver) -> None:
     owners = routing.owners_at(rows["_hash"].to_numpy())
     work = replace(driver.work(intent, "counts"), operator=Load(COUNTS, "value"))
     receipts = [
-        work.run(worker, rows.filter(pa.array(owners == worker)).to_batches())
+        work.run(WorkerId(worker), rows.filter(pa.array(owners == worker)).to_batches())
         for worker in range(routing.workers)
     ]
     driver.commit(intent, {"counts": receipts})

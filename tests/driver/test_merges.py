@@ -9,6 +9,7 @@ import pytest
 
 from godwit.driver.merges import merges_by_worker
 from godwit.log.intent import Intent
+from godwit.model.ids import Epoch
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.model.tree import Merge
 from godwit.state.run import SLICES, slices_of
@@ -24,7 +25,7 @@ def test_every_slice_is_merged_by_one_who_has_bins_in_it(bins: int, dealt: str) 
     }
     routing = Routing(owners[dealt], 4)
     due = tuple(Merge(step * 27 % SEGMENTS, 7) for step in range(SEGMENTS // 2))
-    intent = Intent(0, 0, "q", "o", {"counts": routing}, {"counts": {"value": due}})
+    intent = Intent(Epoch(0), 0, "q", "o", {"counts": routing}, {"counts": {"value": due}})
     merged, shares = Counter[tuple[int, int]](), Counter[int]()
     for worker, given in merges_by_worker(intent, "counts")["value"].items():
         assert len({merge.segment for merge in given}) == len(given)

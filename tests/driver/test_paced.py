@@ -15,6 +15,7 @@ from godwit.errors import GodwitError
 from godwit.log import History
 from godwit.migration.strategies import all_at_once, paced
 from godwit.model.files import FileRef
+from godwit.model.ids import WorkerId
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.state import file as state_file
@@ -87,7 +88,7 @@ def test_a_share_is_of_what_recent_epochs_took_without_fetching(sim: OperatorSim
         if epoch > 5:
             assert ahead.seconds == pytest.approx(0.2 * median(slowest[epoch - 6 : epoch - 1]))
         receipts = [
-            Receipt(worker, seconds={"process": seconds / (worker + 1), "fetch": 99.0})
+            Receipt(WorkerId(worker), seconds={"process": seconds / (worker + 1), "fetch": 99.0})
             for worker in range(intent.routings["counts"].workers)
         ]
         sim.driver.commit(intent, {"counts": receipts})
@@ -110,7 +111,7 @@ def test_fetching_ends_with_the_file_that_uses_the_budget_up(
     with patch.object(FileCache, "fetch", fetch_slowly):
         for worker in range(4):
             alone = replace(work, cache=sim._cache(worker))
-            assert alone.run(worker, [], clock=lambda: now[0]).failure is None
+            assert alone.run(WorkerId(worker), [], clock=lambda: now[0]).failure is None
     assert list(fetched.values()) == [files] * 3  # of workers 1, 2 and 3
 
 
@@ -170,7 +171,9 @@ def test_records_at_the_wrong_worker_fail_the_epoch(sim: OperatorSimulation) -> 
     work = replace(sim.driver.work(intent, "counts"), routing=intent.routings["counts"])
     (batch,) = pa.Table.from_pylist(words(*KEYS)).to_batches()
     with pytest.raises(GodwitError, match="worker 1 of operator 'counts' got records of another"):
-        sim.driver.commit(intent, {"counts": [work.run(0, []), work.run(1, [batch])]})
+        sim.driver.commit(
+            intent, {"counts": [work.run(WorkerId(0), []), work.run(WorkerId(1), [batch])]}
+        )
     assert sim.driver.published.epoch == 0
 
 

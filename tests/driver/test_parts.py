@@ -19,6 +19,7 @@ from godwit.driver.recent import RecentEpochs
 from godwit.driver.requests import Requests
 from godwit.driver.timelines import Timelines
 from godwit.migration.strategies import all_at_once, fluid
+from godwit.model.ids import ExecutorId
 from godwit.model.routing import Routing, Update
 from tests.support.simulated import begin, drive
 
@@ -74,7 +75,10 @@ def test_a_handle_shows_nothing_of_the_driver(name: str) -> None:
 def test_handles_print_what_was_asked_for_alone(tmp_path: Path) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     request = driver.requests.schedule("counts", [Update(1, 0, 1)])
-    texts = [repr(handles.Scheduled(driver, request)), repr(handles.Draining(driver, "1"))]
+    texts = [
+        repr(handles.Scheduled(driver, request)),
+        repr(handles.Draining(driver, ExecutorId("1"))),
+    ]
     request_of = drive(tmp_path / "other", workers=2, bins=4).requests.migrate
     migration = request_of("counts", Routing.even(4, 3), strategy=fluid())
     texts.append(repr(handles.Migration(driver, migration)))

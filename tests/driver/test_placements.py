@@ -6,12 +6,13 @@ from pathlib import Path
 from godwit.driver.driver import Driver
 from godwit.inspect.overview import Overview
 from godwit.log import Intent
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import WorkerStatistics
 from godwit.placement.slots import Held
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.simulated import drive, idle, publish, simulate, words
 
-EXECUTORS = {"0": "here", "1": "here", "2": "there"}
+EXECUTORS = {ExecutorId("0"): "here", ExecutorId("1"): "here", ExecutorId("2"): "there"}
 
 
 def homes(driver: Driver) -> tuple[str, ...]:
@@ -20,7 +21,7 @@ def homes(driver: Driver) -> tuple[str, ...]:
 
 
 def begin(driver: Driver, epoch: int) -> Intent:
-    intent = driver.begin(epoch, "query", f"offsets {epoch}", executors=EXECUTORS)
+    intent = driver.begin(Epoch(epoch), "query", f"offsets {epoch}", executors=EXECUTORS)
     assert isinstance(intent, Intent)
     return intent
 
@@ -42,7 +43,8 @@ def test_status_tells_how_far_replicas_are(tmp_path: Path) -> None:
     assert driver.placements.placement is not None
     ((copy,), _) = driver.placements.placement.replicas
     files, generation = driver.journal.files, driver.journal.generation
-    write_progress(files, generation, KeeperProgress(copy, 1, 0, {0: Held(0, 0)}, 0, 0.0))
+    held = {WorkerId(0): Held(Epoch(0))}
+    write_progress(files, generation, KeeperProgress(copy, 1, Epoch(0), held, 0, 0.0))
     worker, other = Overview.of(tmp_path).operator(None).workers
     assert [(one.executor, one.epoch, one.lacking) for one in worker.replicas] == [(copy, 0, 0)]
     assert [one.epoch for one in other.replicas] == [None]
@@ -60,8 +62,9 @@ def test_a_handover_that_nobody_asked_for_wants_an_epoch_when_its_target_is_read
     assert (handover.target, handover.automatic) == ("2", True)
     assert not sim.driver.demand.can_settle
     files, generation = sim.driver.journal.files, sim.driver.journal.generation
-    held = {handover.worker: Held(sim.committed)}
-    write_progress(files, generation, KeeperProgress("2", 1, sim.committed, held, 0, 0.0))
+    newest = Epoch(sim.committed)
+    held = {handover.worker: Held(newest)}
+    write_progress(files, generation, KeeperProgress(ExecutorId("2"), 1, newest, held, 0, 0.0))
     assert sim.driver.demand.can_settle
     assert not sim.driver.demand.wants_epoch
     sim.feed([])
@@ -73,7 +76,7 @@ def test_an_epoch_that_lost_an_executor_wants_another_that_says_so(tmp_path: Pat
     driver = drive(tmp_path, workers=2, bins=16, replicas=1)
     intent = begin(driver, 0)
     assert not driver.demand.can_settle
-    driver.place(intent, {"1": "here", "2": "there"})
+    driver.place(intent, {one: host for one, host in EXECUTORS.items() if one != "0"})
     driver.commit(intent, idle(driver, intent))
     assert driver.demand.can_settle  # keepers and people read the intent, which names executor 0
     begin(driver, 1)
@@ -84,6 +87,7 @@ def test_a_worker_that_ran_at_two_places_ran_at_none_of_them(tmp_path: Path) -> 
     sim = simulate(tmp_path)
     sim.feed(words("a"))
     manifest = publish(sim.driver, 1)
-    one, two, other = (WorkerStatistics(w, place=p) for w, p in ((0, "0"), (1, "1"), (1, "0")))
+    ran = ((0, "0"), (1, "1"), (1, "0"))
+    one, two, other = (WorkerStatistics(WorkerId(w), place=ExecutorId(p)) for w, p in ran)
     told = replace(manifest, receipts={"counts": (one, two), "more": (one, other)})
     assert told.places == {0: "0"}

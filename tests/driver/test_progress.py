@@ -17,6 +17,7 @@ from godwit.log.layout import manifest_name
 from godwit.migration.migration import MigrationPhase, MigrationState
 from godwit.migration.strategies import batched
 from godwit.model.hashing import hash_rows
+from godwit.model.ids import WorkerId
 from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
@@ -124,7 +125,9 @@ class Told(History):
 
     def manifest(self, epoch: int) -> Manifest | None:
         found = super().manifest(epoch)
-        told = tuple(WorkerStatistics(0, fetched=b, fetch_seconds=s) for b, s in self.receipts)
+        told = tuple(
+            WorkerStatistics(WorkerId(0), fetched=b, fetch_seconds=s) for b, s in self.receipts
+        )
         return found and replace(found, receipts={"counts": told})
 
 

@@ -14,6 +14,7 @@ from godwit.driver.timelines import REFUSALS
 from godwit.errors import FencedError, RefusedError
 from godwit.log import History, restore
 from godwit.migration.strategies import all_at_once, batched, fluid
+from godwit.model.ids import BinId, Epoch, WorkerId
 from godwit.model.requests import AbortRequest, MigrateRequest, StreamedUpdates
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, count
@@ -385,16 +386,23 @@ def test_a_rollback_of_the_checkpoint_takes_a_migration_back(tmp_path: Path) -> 
     assert driver.requests.migrate("counts", THREE).id > id
 
 
+def streamed(
+    id: str, operator: str | None, *, bin: int, worker: int, workers: int | None = None
+) -> StreamedUpdates:
+    """One update for the next epoch."""
+    return StreamedUpdates(id, operator, ((None, BinId(bin), WorkerId(worker)),), workers)
+
+
 def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> None:
     other = AggregateOperator.of("others", "word", {"rows": count()}, WORDS)
     driver = drive(tmp_path, COUNTS, other, workers=2, bins=4)
     publish(driver, 0)
     for _ in range(2):  # an epoch that is delivered twice asks twice
         driver.requests.add_streamed(
-            0,
+            Epoch(0),
             [
-                StreamedUpdates("all", None, ((None, 0, 1),)),
-                StreamedUpdates("one", "others", ((None, 3, 0),)),
+                streamed("all", None, bin=0, worker=1),
+                streamed("one", "others", bin=3, worker=0),
             ],
         )
     publish(driver, 1)
@@ -408,9 +416,8 @@ def test_updates_as_data_that_cannot_be_are_refused_and_do_not_stop_the_query(
 ) -> None:
     driver = drive(tmp_path, workers=2, bins=4)
     publish(driver, 0)
-    driver.requests.add_streamed(
-        0, [StreamedUpdates("many", "counts", ((None, 0, 1),), workers=100_000)]
-    )
+    many = streamed("many", "counts", bin=0, worker=1, workers=100_000)
+    driver.requests.add_streamed(Epoch(0), [many])
     assert "request 1 was refused: workers must be from 1 to 65536" in caplog.text
     driver = drive(tmp_path)
     publish(driver, 1)
@@ -423,7 +430,7 @@ def test_no_refusal_is_forgotten_before_an_intent_has_told_it(tmp_path: Path) ->
     control = History.inspect(tmp_path).requests
     unknown = control.add(AbortRequest(0, "counts", 99))
     driver.requests.add_streamed(
-        0, [StreamedUpdates(f"{n}", "counts", ((None, 9, 1),)) for n in range(2 * REFUSALS)]
+        Epoch(0), [streamed(f"{n}", "counts", bin=9, worker=1) for n in range(2 * REFUSALS)]
     )
     told = begin(driver, 1)
     assert len(told.refused) == 1 + 2 * REFUSALS

@@ -14,6 +14,7 @@ from godwit.errors import CheckpointError
 from godwit.inspect.audit import verify
 from godwit.migration.strategies import all_at_once
 from godwit.model import tree as trees
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing, Update
 from tests.support.damage import (
     Body,
@@ -46,7 +47,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 sim.restart()
             sim.feed(words(*ALPHABET[epoch : epoch + 8], *ALPHABET[:4]))
         sim.schedule([Update(LAST + 5, 0, 1)])
-        sim.driver.begin(LAST + 1, "simulation", str(LAST + 1))
+        sim.driver.begin(Epoch(LAST + 1), "simulation", str(LAST + 1))
     return checkpoint
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from godwit.inspect.prometheus import PrometheusFile
 from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.migration.strategies import batched
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from godwit.placement.slots import Held, Placement
@@ -81,16 +82,17 @@ def test_a_file_for_prometheus(tmp_path: Path) -> None:
 def test_replicas_in_numbers(tmp_path: Path) -> None:
     """Worker 0 has two copies, one of them two epochs behind; of that of worker 1 nothing is known,
     and what is known of others does not matter."""
-    placement = Placement.of(1, ["a", "b", "c"], ["a", "b"], [["b", "c"], ["c"]])
-    held = {"b": {0: Held(7)}, "c": {0: Held(5, 300)}, "a": {1: Held(7)}}
-    replicas = ReplicaReport.all(7, placement, held)
+    (a, b, c), (zero, one) = map(ExecutorId, "abc"), map(WorkerId, range(2))
+    placement = Placement.of(1, [a, b, c], [a, b], [[b, c], [c]])
+    held = {b: {zero: Held(Epoch(7))}, c: {zero: Held(Epoch(5), 300)}, a: {one: Held(Epoch(7))}}
+    replicas = ReplicaReport.all(Epoch(7), placement, held)
     assert replicas == [
-        ReplicaReport(0, "b", 0, 0),
-        ReplicaReport(0, "c", 2, 300),
-        ReplicaReport(1, "c", 8, None),
+        ReplicaReport(zero, b, 0, 0),
+        ReplicaReport(zero, c, 2, 300),
+        ReplicaReport(one, c, 8, None),
     ]
-    one = replace(report(tmp_path / "checkpoint"), places={0: "a", 1: "b"}, replicas=replicas)
-    PrometheusFile(tmp_path / "godwit.prom")(one)
+    told = replace(report(tmp_path / "checkpoint"), places={0: "a", 1: "b"}, replicas=replicas)
+    PrometheusFile(tmp_path / "godwit.prom")(told)
     lines = (tmp_path / "godwit.prom").read_text().splitlines()
     assert [line for line in lines if "executor=" in line] == [
         'godwit_worker_executor{worker="0",executor="a"} 1',

@@ -13,6 +13,7 @@ import pytest
 from godwit import faults
 from godwit.errors import FencedError
 from godwit.log import History, Journal
+from godwit.model.ids import Epoch
 from godwit.storage.local import LocalStore
 from tests.support.log_samples import files_below, intent_of, journal_at, manifest_of, run
 
@@ -31,7 +32,7 @@ def test_the_older_driver_can_change_nothing(tmp_path: Path) -> None:
         lambda: older.begin(intent_of(1)),
         lambda: older.publish(manifest_of(2)),
         lambda: older.publish(manifest_of(1)),
-        lambda: older.prune(1),
+        lambda: older.prune(Epoch(1)),
         lambda: older.delete("manifests/1.json"),
         lambda: older.move("godwit/manifests/1.json", "godwit/manifests/7.json"),
     ]
@@ -120,7 +121,7 @@ def test_an_epoch_that_was_pruned_meanwhile_does_not_come_back(
         monkeypatch.undo()
         newer = journal_at(tmp_path)
         run(newer, 0, 1, 2)
-        newer.prune(2)
+        newer.prune(Epoch(2))
         link(source, target)
 
     monkeypatch.setattr(os, "link", long_after)

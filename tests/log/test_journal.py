@@ -15,6 +15,7 @@ from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal
 from godwit.log.records import FORMAT
 from godwit.migration.migration import MigrationPhase, OpenMigration, OperatorMigrations
+from godwit.model.ids import Epoch
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
 from tests.support.log_samples import (
@@ -134,7 +135,7 @@ def test_whatever_is_pruned_intents_still_resolve(
     for epoch, (routings, retained, takeover) in enumerate(steps):
         journal.begin(intent_of(epoch, routings))
         journal.publish(manifest_of(epoch))
-        journal.prune(epoch + 1 - retained)
+        journal.prune(Epoch(epoch + 1 - retained))
         journal = journal_at(root) if takeover else journal
         history = History.inspect(root)
         assert epoch in history.epochs()
@@ -151,7 +152,7 @@ def test_whatever_is_pruned_intents_still_resolve(
 def test_pruning_keeps_the_newest_manifest_an_open_epoch_and_open_requests(tmp_path: Path) -> None:
     journal = journal_at(tmp_path)
     journal.begin(intent_of(0))
-    journal.prune(100)
+    journal.prune(Epoch(100))
     assert journal.intents() == [0]
     run(journal, 0, 1, 2)
     journal.begin(intent_of(3, {"counts": OTHER}))
@@ -161,7 +162,7 @@ def test_pruning_keeps_the_newest_manifest_an_open_epoch_and_open_requests(tmp_p
         for epoch, epochs in [(1, [1]), (9, [9]), (1, [1, 9]), (1, [1])]
     )
     assert (done, newest) == (1, 4)
-    journal.prune(100)
+    journal.prune(Epoch(100))
     assert journal.epochs() == [2]
     assert journal.intents() == [0, 2, 3]  # 2 refers to 0
     assert journal.requests.ids() == [open, mixed, newest]
@@ -177,11 +178,11 @@ def test_pruning_keeps_requests_that_intents_are_about(tmp_path: Path) -> None:
     for epoch in (1, 2):
         journal.begin(replace(intent_of(epoch), taken=3, migrations=migrations))
         journal.publish(manifest_of(epoch))
-    journal.prune(1)
+    journal.prune(Epoch(1))
     assert journal.requests.ids() == [2, 4, 5]
     journal.begin(replace(intent_of(3), taken=4))
     journal.publish(manifest_of(3))
-    journal.prune(3)
+    journal.prune(Epoch(3))
     assert journal.requests.ids() == ids[4:]
 
 

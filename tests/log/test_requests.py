@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
 from godwit.log import History, RequestLog
+from godwit.model.ids import Epoch
 from godwit.model.requests import AbortRequest, MigrateRequest, Request, ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
 from godwit.storage.local import LocalStore
@@ -68,7 +69,7 @@ def test_a_million_updates_are_stored_compactly(tmp_path: Path) -> None:
     updates = Updates(np.full(len(bins), 9), bins, workers)
     (tmp_path / "control").mkdir()
     control = RequestLog(LocalStore(tmp_path, durable=False))
-    control.add(ScheduleRequest(0, "counts", 9, updates, 1 << 20, workers=64))
+    control.add(ScheduleRequest(0, "counts", Epoch(9), updates, 1 << 20, workers=64))
     assert (tmp_path / "control" / "1.json").stat().st_size < 5_000_000
     (found,) = control.requests()
     assert isinstance(found, ScheduleRequest)

@@ -7,6 +7,7 @@ import pytest
 
 from godwit.errors import CheckpointError, FencedError
 from godwit.log import History, Journal, agree, offsets_digest, restore
+from godwit.model.ids import Epoch
 from godwit.storage.local import LocalStore
 from tests.support.log_samples import (
     files_below,
@@ -27,7 +28,7 @@ def _checkpoint(root: Path, last: int = 4, retained: int = 4) -> Journal:
         journal.begin(intent_of(epoch, offsets=offsets))
         journal.publish(manifest_of(epoch, offsets=offsets))
     journal.begin(intent_of(last + 1, offsets=offsets_digest(LocalStore(spark), last + 1) or ""))
-    journal.prune(last + 1 - retained)
+    journal.prune(Epoch(last + 1 - retained))
     for epochs in ([1], [1, 9], [9]):
         journal.requests.add(schedule_of(epochs[0], *epochs))
     return journal

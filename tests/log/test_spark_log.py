@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal, agree, offsets_digest, query_id, restore
 from godwit.log.spark_log import newest_commit, newest_offsets
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.storage.local import LocalStore
 from tests.support.log_samples import (
@@ -94,7 +95,7 @@ def test_logs_agree_after_both_were_pruned_and_with_an_epoch_in_flight(tmp_path:
     spark = spark_log(tmp_path, offsets=8, commits=7, first=6)
     journal = _publish(tmp_path, spark, 5, 6, 7)
     journal.begin(intent_of(8, offsets=offsets_digest(LocalStore(spark), 8) or ""))
-    journal.prune(7)
+    journal.prune(Epoch(7))
     agree(journal)
 
 

@@ -25,6 +25,7 @@ from godwit.migration.strategies import (
     parse,
     sought,
 )
+from godwit.model.ids import WorkerId
 from godwit.model.routing import Routing
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +159,7 @@ def test_an_estimate_shrinks_with_every_step_until_nothing_is_left(
     strategy: Strategy, way: tuple[Routing, Routing]
 ) -> None:
     routing, target = way
-    everything = dict.fromkeys(range(target.workers), range(64))
+    everything = dict.fromkeys(map(WorkerId, range(target.workers)), range(64))
     epochs = strategy.estimate(Known(routing, target, PACE, fetching=fetching(1.0, ()))).epochs
     while len(left(routing, target)):
         routing = routing.toward(target, strategy.step(routing, target, None, everything))

@@ -7,6 +7,7 @@ import pytest
 from godwit.errors import RefusedError
 from godwit.migration.migration import MigrationPhase
 from godwit.migration.timeline import HORIZON, PAST_MIGRATIONS, Timeline
+from godwit.model.ids import Epoch
 from godwit.model.requests import (
     AbortRequest,
     MigrateRequest,
@@ -17,7 +18,7 @@ from godwit.model.requests import (
 from godwit.model.routing import Routing, Update
 
 TWO, FOUR = Routing.even(8, 2), Routing.even(8, 4)
-IDLE = Timeline("counts", 4, TWO)
+IDLE = Timeline("counts", Epoch(4), TWO)
 
 
 def migrate(id: int = 7, **changes: object) -> MigrateRequest:
@@ -27,12 +28,12 @@ def migrate(id: int = 7, **changes: object) -> MigrateRequest:
 
 def schedule(*epochs: int, id: int = 8, bins: int = 8) -> ScheduleRequest:
     updates = Updates.of([Update(epoch, 0, 1) for epoch in epochs])
-    return ScheduleRequest(id, "counts", min(epochs, default=5), updates, bins, None)
+    return ScheduleRequest(id, "counts", Epoch(min(epochs, default=5)), updates, bins, None)
 
 
 def moving() -> Timeline:
     """In the middle of migration 7, in epoch 5."""
-    timeline = IDLE.take(migrate()).begin(5, 101.0)
+    timeline = IDLE.take(migrate()).begin(Epoch(5), 101.0)
     assert timeline.migration is not None
     return timeline
 
@@ -44,16 +45,16 @@ def ends(timeline: Timeline) -> list[tuple[int, MigrationPhase, int]]:
 def test_a_migration_from_begin_to_end() -> None:
     timeline = IDLE.take(migrate())
     assert (timeline.routing, timeline.is_open) == (TWO, True)
-    timeline = timeline.begin(5, 101.0).begin(6, 102.0)
+    timeline = timeline.begin(Epoch(5), 101.0).begin(Epoch(6), 102.0)
     assert (timeline.routing, timeline.is_open) == (FOUR, False)
     assert ends(timeline) == [(7, MigrationPhase.DONE, 6)]
-    assert timeline.begin(7, 103.0).routing == FOUR
+    assert timeline.begin(Epoch(7), 103.0).routing == FOUR
 
 
 def test_a_schedule_from_begin_to_end() -> None:
     timeline = IDLE.take(schedule(5, 7))
     for epoch, open in ((5, True), (6, True), (7, False)):
-        timeline = timeline.begin(epoch, 100.0)
+        timeline = timeline.begin(Epoch(epoch), 100.0)
         assert (timeline.routing.owners[0], timeline.is_open) == (1, open)
 
 
@@ -83,7 +84,7 @@ REFUSED: dict[str, tuple[Timeline, OperatorRequest, str]] = {
     ),
     "an abort of another": (moving(), AbortRequest(9, "counts", 3), "migration 3 .* is unknown"),
     "an abort after the end": (
-        moving().begin(6, 102.0),
+        moving().begin(Epoch(6), 102.0),
         AbortRequest(9, "counts", 7),
         "migration 7 of operator 'counts' is done",
     ),
@@ -111,7 +112,7 @@ def test_abort() -> None:
 def test_abort_rolling_back() -> None:
     timeline = moving().take(AbortRequest(9, "counts", 7, rollback=True))
     assert timeline.is_open
-    timeline = timeline.begin(6, 102.0)
+    timeline = timeline.begin(Epoch(6), 102.0)
     assert (timeline.routing, ends(timeline)) == (TWO, [(7, MigrationPhase.ROLLED_BACK, 6)])
 
 
@@ -120,7 +121,7 @@ def test_superseded() -> None:
     back = migrate(9, origin=timeline.routing, target=TWO, supersede=True)
     timeline = timeline.take(back)
     assert ends(timeline) == [(7, MigrationPhase.SUPERSEDED, 5)]
-    timeline = timeline.begin(6, 102.0)
+    timeline = timeline.begin(Epoch(6), 102.0)
     assert (timeline.routing, ends(timeline)[-1]) == (TWO, (9, MigrationPhase.DONE, 6))
     timeline = IDLE.take(schedule(6)).take(migrate(9, supersede=True))
     assert timeline.scheduled == ()
@@ -143,7 +144,11 @@ def test_a_restart_with_other_workers_or_bins_overrules_everything() -> None:
 
 
 def test_a_restart_overrules_a_migration_that_leads_to_other_workers_than_it_names() -> None:
-    timeline = Timeline("counts", 4, FOUR).take(migrate(origin=FOUR, target=TWO)).begin(5, 101.0)
+    timeline = (
+        Timeline("counts", Epoch(4), FOUR)
+        .take(migrate(origin=FOUR, target=TWO))
+        .begin(Epoch(5), 101.0)
+    )
     assert timeline.routing.workers == 4  # some bins have not moved yet
     assert timeline.restart(2, None) == timeline
     timeline = timeline.restart(4, None)
@@ -160,12 +165,12 @@ def test_a_restart_keeps_a_schedule_that_leads_to_the_workers_that_it_names() ->
 
 def test_a_restart_that_overrules_a_migration_without_a_step_leaves_the_bins_alone() -> None:
     uneven = Routing(TWO.owners[::-1].copy(), 2)
-    timeline = Timeline("counts", 4, uneven).take(migrate(origin=uneven)).restart(2, None)
+    timeline = Timeline("counts", Epoch(4), uneven).take(migrate(origin=uneven)).restart(2, None)
     assert (timeline.is_open, timeline.routing) == (False, uneven)
 
 
 def test_only_the_newest_of_the_past_is_remembered() -> None:
     timeline = IDLE
     for id in range(PAST_MIGRATIONS + 5):
-        timeline = timeline.take(migrate(id, target=TWO)).begin(timeline.begun + 1, 0.0)
+        timeline = timeline.take(migrate(id, target=TWO)).begin(Epoch(timeline.begun + 1), 0.0)
     assert [ended.id for ended in timeline.past] == list(range(5, PAST_MIGRATIONS + 5))

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import ConfigError, RefusedError
+from godwit.model.ids import BinId, WorkerId
 from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Routing
 
@@ -15,6 +16,10 @@ def routings(draw: st.DrawFn) -> Routing:
     workers = draw(st.integers(1, 6))
     owners = draw(st.lists(st.integers(0, workers - 1), min_size=16, max_size=16))
     return Routing(np.array(owners), workers)
+
+
+def run(first: int, last: int, source: int, target: int) -> Moves:
+    return Moves(BinId(first), BinId(last), WorkerId(source), WorkerId(target))
 
 
 @given(routings(), routings())
@@ -48,9 +53,9 @@ def test_a_plan_for_another_routing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("moves", "message"),
     [
-        (Moves(0, 2, 1, 0), "worker 1 does not own bin 0"),
-        (Moves(14, 16, 1, 0), "worker 1 does not own bin 16"),
-        (Moves(0, 0, 0, 5), "unknown worker 5"),
+        (run(0, 2, 1, 0), "worker 1 does not own bin 0"),
+        (run(14, 16, 1, 0), "worker 1 does not own bin 16"),
+        (run(0, 0, 0, 5), "unknown worker 5"),
     ],
 )
 def test_moves_that_do_not_fit_are_refused(moves: Moves, message: str) -> None:
@@ -92,6 +97,6 @@ def test_a_number_of_workers_is_a_number(workers: str) -> None:
 
 def test_a_bin_moves_once() -> None:
     origin = Routing.even(16, 2)
-    plan = Plan("counts", origin.digest(), 3, (Moves(0, 3, 0, 1), Moves(2, 4, 0, 2)))
+    plan = Plan("counts", origin.digest(), 3, (run(0, 3, 0, 1), run(2, 4, 0, 2)))
     with pytest.raises(RefusedError, match="the plan moves bin 2 twice"):
         plan.target(origin)

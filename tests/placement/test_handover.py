@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.handover import (
     LAG,
     STALLED_EPOCHS,
@@ -18,9 +19,9 @@ from godwit.placement.handover import (
     Seen,
 )
 from godwit.placement.replica_packing import place_replicas
-from godwit.placement.slots import Held
+from godwit.placement.slots import Held, by_worker
 
-HOSTS = {str(number): "ab"[number % 2] for number in range(6)}
+HOSTS = {ExecutorId(str(number)): "ab"[number % 2] for number in range(6)}
 MIB = 1 << 20
 
 
@@ -31,11 +32,12 @@ def seen(
     workers: int = 3,
 ) -> Seen:
     """`held`: by executor and worker, the epoch that it has."""
-    progress: dict[str, dict[int, Held]] = {}
+    progress: dict[ExecutorId, dict[WorkerId, Held]] = {}
     for (executor, worker), newest in (held or {}).items():
-        progress.setdefault(executor, {})[worker] = Held(newest)
-    hosts = {executor: HOSTS[executor] for executor in executors}
-    return Seen(epoch, hosts, progress, [MIB] * workers)
+        has = Held(None if newest is None else Epoch(newest))
+        progress.setdefault(ExecutorId(executor), {})[WorkerId(worker)] = has
+    hosts = {executor: HOSTS[executor] for executor in map(ExecutorId, executors)}
+    return Seen(Epoch(epoch), hosts, progress, [MIB] * workers)
 
 
 def placed(copies: int = 1) -> PlacementState:
@@ -45,25 +47,42 @@ def placed(copies: int = 1) -> PlacementState:
     return state
 
 
-def homes(state: PlacementState) -> tuple[str, ...]:
+def homes(state: PlacementState) -> tuple[ExecutorId, ...]:
     return state.placement.homes if state.placement else ()
 
 
-def replicas(state: PlacementState) -> tuple[tuple[str, ...], ...]:
+def replicas(state: PlacementState) -> tuple[tuple[ExecutorId, ...], ...]:
     return state.placement.replicas if state.placement else ()
+
+
+def ask(state: PlacementState, worker: int, target: str) -> PlacementState:
+    return state.ask(WorkerId(worker), ExecutorId(target))
+
+
+def drain(state: PlacementState, executor: str) -> PlacementState:
+    return state.drain(ExecutorId(executor))
+
+
+def publish(state: PlacementState, epoch: int, places: Mapping[int, str]) -> PlacementState:
+    ran = {WorkerId(worker): ExecutorId(place) for worker, place in places.items()}
+    return state.published(Epoch(epoch), ran)
+
+
+def is_drained(state: PlacementState, executor: str) -> bool:
+    return state.is_drained(ExecutorId(executor))
 
 
 def in_stage(stage: HandoverStage) -> PlacementState:
     """The handover of worker 2, on executor 2, to executor 1 in a stage."""
-    state = placed().ask(2, "1").begin(seen(1))
+    state = ask(placed(), 2, "1").begin(seen(1))
     if stage is HandoverStage.BUILDING:
         return state
     if stage is HandoverStage.FAILED:
-        return state.ask(2, "0").begin(seen(2, held={("0", 2): 1}))
+        return ask(state, 2, "0").begin(seen(2, held={("0", 2): 1}))
     state = state.begin(seen(2, held={("1", 2): 1}))
     if stage is HandoverStage.SWITCHED:
         return state
-    return state.published(2, {0: "0", 1: "1", 2: "1"})
+    return publish(state, 2, {0: "0", 1: "1", 2: "1"})
 
 
 def first(state: PlacementState) -> HandoverState:
@@ -123,15 +142,15 @@ EVENTS: dict[str, tuple[Event, tuple[str, str, str, str]]] = {
         ("failed", "failed", "done", "failed"),
     ),
     "the target is to be drained": (
-        lambda state: state.drain("1").begin(seen(9)),
+        lambda state: drain(state, "1").begin(seen(9)),
         ("failed 2", "switched 1", "done 1", "failed 0"),
     ),
     "an epoch is published, with the worker on its target": (
-        lambda state: state.published(9, {2: "1"}),
+        lambda state: publish(state, 9, {2: "1"}),
         ("building 2", "done 1", "done 1", "failed 0"),
     ),
     "an epoch is published, with the worker elsewhere": (
-        lambda state: state.published(9, {2: "2"}),
+        lambda state: publish(state, 9, {2: "2"}),
         ("building 2", "switched 1", "done 1", "failed 0"),
     ),
 }
@@ -149,24 +168,25 @@ def test_each_event_in_each_stage(event: str, stage: HandoverStage) -> None:
 
 @pytest.mark.parametrize("stage", [BUILDING, SWITCHED])
 def test_another_one_supersedes_one_that_is_open(stage: HandoverStage) -> None:
-    again = in_stage(stage).ask(2, "0")
+    again = ask(in_stage(stage), 2, "0")
     assert (first(again).stage, first(again).reason) == (FAILED, "superseded")
     assert [handover.target for handover in again.handovers] == ["0"]
 
 
-def epochs(state: PlacementState, held: Mapping[int, Held], count: int) -> PlacementState:
-    """So many epochs, in which executor 1 has `held` and Spark runs worker 2 on executor 2."""
+def epochs(state: PlacementState, held: Held, count: int) -> PlacementState:
+    """So many epochs; executor 1 has `held` of worker 2, which Spark runs on executor 2."""
     for epoch in range(3, 3 + count):
-        state = state.begin(Seen(epoch, seen(0).executors, {"1": held}, [MIB] * 3))
-        state = state.published(epoch, {2: "2"})
+        progress = {ExecutorId("1"): {WorkerId(2): held}}
+        state = state.begin(Seen(Epoch(epoch), seen(0).executors, progress, [MIB] * 3))
+        state = publish(state, epoch, {2: "2"})
     return state
 
 
 @pytest.mark.parametrize(("stage", "why"), [(BUILDING, "cache_bytes"), (SWITCHED, "locality")])
 def test_a_handover_that_comes_no_nearer_is_given_up(stage: HandoverStage, why: str) -> None:
-    state = epochs(in_stage(stage), {2: Held(None, MIB)}, STALLED_EPOCHS)
+    state = epochs(in_stage(stage), Held(None, MIB), STALLED_EPOCHS)
     assert first(state).stage is stage
-    state = epochs(state, {2: Held(None, MIB)}, 3)
+    state = epochs(state, Held(None, MIB), 3)
     assert first(state).stage is FAILED
     assert why in first(state).reason
 
@@ -174,12 +194,12 @@ def test_a_handover_that_comes_no_nearer_is_given_up(stage: HandoverStage, why: 
 def test_a_handover_goes_on_as_long_as_it_comes_nearer() -> None:
     state = in_stage(BUILDING)
     for lacking in range(3 * STALLED_EPOCHS, 0, -1):
-        state = epochs(state, {2: Held(None, lacking)}, 1)
+        state = epochs(state, Held(None, lacking), 1)
     assert first(state).stage is BUILDING
 
 
 def test_a_drain_that_cannot_be_is_given_up() -> None:
-    state = placed().drain("2")
+    state = drain(placed(), "2")
     for epoch in range(1, STALLED_EPOCHS + 5):
         state = state.begin(seen(epoch))
     assert not state.drained
@@ -187,11 +207,11 @@ def test_a_drain_that_cannot_be_is_given_up() -> None:
 
 
 def test_a_drain_whose_worker_stays_is_given_up() -> None:
-    state = placed().drain("2").begin(seen(1))
+    state = drain(placed(), "2").begin(seen(1))
     target = state.handovers[0].target
     for epoch in range(2, STALLED_EPOCHS + 6):
         state = state.begin(seen(epoch, held={(target, 2): epoch - 1}))
-        state = state.published(epoch, {0: "0", 1: "1", 2: "2"})
+        state = publish(state, epoch, {0: "0", 1: "1", 2: "2"})
     assert first(state).stage is FAILED
     assert not state.drained
 
@@ -219,7 +239,7 @@ def test_what_was_given_up_is_not_tried_again_before_something_comes_or_goes() -
 def test_an_epoch_would_bring_a_handover_further(
     stage: HandoverStage, has: int | None, goes_on: bool
 ) -> None:
-    assert in_stage(stage).can_go_on(9, {"1": {2: Held(has)}}) is goes_on
+    assert in_stage(stage).can_go_on(Epoch(9), seen(9, held={("1", 2): has}).held) is goes_on
 
 
 @pytest.mark.parametrize(
@@ -228,43 +248,43 @@ def test_an_epoch_would_bring_a_handover_further(
 )
 def test_what_cannot_be_is_refused(worker: int, executor: str, why: str) -> None:
     with pytest.raises(RefusedError, match=why):
-        placed().ask(worker, executor)
+        ask(placed(), worker, executor)
 
 
 def test_without_executors_there_is_nothing_to_hand_over() -> None:
     with pytest.raises(RefusedError, match="not pinned"):
-        PlacementState(1).ask(0, "1")
+        ask(PlacementState(1), 0, "1")
 
 
 def test_a_target_gets_a_replica_for_its_handover_also_where_there_are_none() -> None:
     state = placed(copies=0)
     assert replicas(state) == ((), (), ())
-    assert replicas(state.ask(2, "1").begin(seen(1))) == ((), (), ("1",))
+    assert replicas(ask(state, 2, "1").begin(seen(1))) == ((), (), ("1",))
 
 
 def test_a_drained_executor_gives_its_workers_away_and_gets_nothing() -> None:
-    state = placed().drain("2").begin(seen(1))
+    state = drain(placed(), "2").begin(seen(1))
     (handover,) = state.handovers
     assert (handover.worker, handover.automatic) == (2, True)
     assert all("2" not in each for each in replicas(state))
     with pytest.raises(RefusedError, match="drained"):
-        state.ask(0, "2")
+        ask(state, 0, "2")
     state = state.begin(seen(2, held={(handover.target, 2): 1}))
-    assert not state.is_drained("2")
-    state = state.published(2, {2: handover.target})
-    assert state.is_drained("2")
+    assert not is_drained(state, "2")
+    state = publish(state, 2, {2: handover.target})
+    assert is_drained(state, "2")
     with pytest.raises(RefusedError, match="the last one"):
-        state.drain("0").drain("1")
+        drain(drain(state, "0"), "1")
 
 
 def test_a_drain_does_not_wait_for_handovers_between_others() -> None:
-    state = placed().drain("2").begin(seen(1))
+    state = drain(placed(), "2").begin(seen(1))
     (handover,) = state.handovers
     state = state.begin(seen(2, held={(handover.target, 2): 1}))
-    state = state.published(2, {2: handover.target}).ask(0, "1")
+    state = ask(publish(state, 2, {2: handover.target}), 0, "1")
     state = state.begin(seen(3, held={("1", 0): 2}))
     assert [other.stage for other in state.handovers] == [SWITCHED]
-    assert state.is_drained("2")
+    assert is_drained(state, "2")
 
 
 def test_workers_return_to_an_executor_that_joins_when_it_has_their_state() -> None:
@@ -281,7 +301,7 @@ def test_workers_return_to_an_executor_that_joins_when_it_has_their_state() -> N
 def test_copies_stay_until_the_new_ones_are_there() -> None:
     state = placed()
     (old,) = replicas(state)[0]
-    state = state.drain(old).begin(seen(1, held={(old, 0): 0}))
+    state = drain(state, old).begin(seen(1, held={(old, 0): 0}))
     (new, *kept) = replicas(state)[0]
     assert new != old
     assert kept == [old]
@@ -312,8 +332,9 @@ def test_replicas_are_apart_and_even(
 
 
 def test_workers_of_one_executor_have_their_copies_on_several() -> None:
-    homes, sizes = ["0", "1", "2", "0"], [1.0, 50.0, 1.0, 1.0]  # room for both copies anywhere
-    chosen = place_replicas(homes, sizes, dict.fromkeys("012", "a"), 1)
+    homes = [*map(ExecutorId, ["0", "1", "2", "0"])]
+    sizes = [1.0, 50.0, 1.0, 1.0]  # room for both copies anywhere
+    chosen = place_replicas(homes, sizes, dict.fromkeys(homes, "a"), 1)
     assert {chosen[0], chosen[3]} == {("1",), ("2",)}
 
 
@@ -325,7 +346,7 @@ def test_lives_of_a_cluster(seed: int) -> None:
     state = PlacementState(chance.randint(0, 2))
     versions: list[int] = []
     for epoch in range(15):
-        executors = sorted(chance.sample("012345", chance.randint(1, 6)))
+        executors = [*map(ExecutorId, sorted(chance.sample("012345", chance.randint(1, 6))))]
         workers = chance.randint(1, 5)
         held = {
             (chance.choice("012345"), chance.randint(0, 4)): chance.choice(
@@ -335,15 +356,15 @@ def test_lives_of_a_cluster(seed: int) -> None:
         }
         with suppress(RefusedError):
             if chance.random() < 0.4:
-                state = state.ask(chance.randint(0, 5), chance.choice("012345"))
+                state = ask(state, chance.randint(0, 5), chance.choice("012345"))
             elif chance.random() < 0.2:
-                state = state.drain(chance.choice("012345"))
+                state = drain(state, chance.choice("012345"))
         before, now = state, seen(epoch, "".join(executors), held, workers)
         state = before.begin(now)
         assert state.placement is not None
         assert len(homes(state)) == workers
         assert set(homes(state)) <= set(executors)
-        for worker, home in enumerate(homes(state)):
+        for worker, home in by_worker(homes(state)):
             copies = replicas(state)[worker]
             assert len({home, *copies}) == 1 + len(copies)
             assert set(copies) <= set(executors)
@@ -368,5 +389,5 @@ def test_lives_of_a_cluster(seed: int) -> None:
         versions.append(state.version)
         assert versions == sorted(versions)
         if chance.random() < 0.8:
-            state = state.published(epoch, dict(enumerate(homes(state))))
+            state = state.published(Epoch(epoch), dict(by_worker(homes(state))))
             assert all(handover.stage is BUILDING for handover in state.handovers)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import godwit as gw
 from godwit.api.stream import Stream
+from godwit.model.ids import WorkerId
 from godwit.model.receipt import Receipt
 from godwit.spark.epoch import Engine
 from godwit.testing import Simulation
@@ -65,7 +66,7 @@ def seen_on_workers(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     crossings = Crossings()
     run = Work.run
 
-    def see_run(work: Work, worker: int, batches: Iterable[pa.RecordBatch]) -> Receipt:
+    def see_run(work: Work, worker: WorkerId, batches: Iterable[pa.RecordBatch]) -> Receipt:
         if work.epoch < LAST:
             return run(work, worker, batches)
         with crossings:

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from godwit.model.ids import ExecutorId
 from godwit.placement.slots import Placement
 from godwit.spark import pinning as module
 from godwit.spark.pinning import BEARABLE, RETRIES, Pinning, Slots, assign
@@ -14,12 +15,12 @@ PLACES = ["0", "1", "2", "0", "1", "2"]
 
 
 def placement(homes: str, executors: str = "012") -> Placement:
-    return Placement.of(1, executors, homes, [])
+    return Placement.of(1, [*map(ExecutorId, executors)], map(ExecutorId, homes), [])
 
 
 def slots(places: Sequence[str], made_for: Placement, *, cached: bool = True) -> Slots:
     anchor: Any = Mock(storageLevel=Mock(useMemory=cached))
-    return Slots(anchor, range(len(places)), places, made_for)
+    return Slots(anchor, range(len(places)), [*map(ExecutorId, places)], made_for)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,8 @@ def test_slots_fit(homes: str, executors: str, fit: bool) -> None:
     made = slots(PLACES, placement("012"))
     assert made.fit(placement(homes, executors)) is fit
     if fit:
-        assert [PLACES[slot] for slot in assign(PLACES, homes)] == list(homes)
+        found = assign(made.places, [*map(ExecutorId, homes)])
+        assert [PLACES[slot] for slot in found] == list(homes)
 
 
 class Made:

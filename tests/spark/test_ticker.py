@@ -7,6 +7,7 @@ import pytest
 
 from godwit.driver.demand import Demand
 from godwit.driver.placements import Placements
+from godwit.model.ids import ExecutorId
 from godwit.spark import ticks as tick
 from godwit.spark.executors import Executors
 from godwit.spark.pinning import Pinning
@@ -79,6 +80,6 @@ def test_executors_have_changed(
 ) -> None:
     monkeypatch.setattr("godwit.spark.executors.live", lambda context: frozenset(living))
     executors = Executors(Mock())
-    executors._hosts = {"0": "here", "1": "here"}
-    executors._tried = frozenset("3")
-    assert executors.have_changed(list(placed)) is changed
+    executors._hosts = dict.fromkeys(map(ExecutorId, "01"), "here")
+    executors._tried = frozenset({ExecutorId("3")})
+    assert executors.have_changed([*map(ExecutorId, placed)]) is changed

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError, IncompatibleError
 from godwit.model.files import FileRef, WrittenFile
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.routing import SEGMENTS
 from godwit.state import file as state_file
 from godwit.state.file import (
@@ -115,7 +116,9 @@ def put(
     location: Path, rows: pa.Table, spec: TableSpec = SPEC, kind: Kind = "delta"
 ) -> WrittenFile:
     files = LocalStore(location)
-    return write(files, NAME, spec, rows, operator="words", epoch=3, worker=1, kind=kind)
+    return write(
+        files, NAME, spec, rows, operator="words", epoch=Epoch(3), worker=WorkerId(1), kind=kind
+    )
 
 
 def read(path: Path, spec: TableSpec, ref: FileRef | None = None, **options: Any) -> StateFile:

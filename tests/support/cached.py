@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch, WorkerId
 from godwit.state import cache as module
 from godwit.state.cache import FileCache
 from godwit.state.file import write
@@ -36,8 +37,8 @@ def put(location: Path, number: int, rows: int = 1000) -> FileRef:
         SPEC,
         rows_of(number, rows),
         operator="words",
-        epoch=number,
-        worker=0,
+        epoch=Epoch(number),
+        worker=WorkerId(0),
         kind="delta",
     )
     return written.ref

@@ -24,6 +24,7 @@ from godwit.migration.strategies import AllAtOnce
 from godwit.model import requests, tree
 from godwit.model.files import EVERYWHERE
 from godwit.model.hashing import Hashes
+from godwit.model.ids import BinId, Epoch, WorkerId
 from godwit.model.manifest import output_files, state_files
 from godwit.model.receipt import Receipt
 from godwit.model.routing import SEGMENTS, Update
@@ -195,12 +196,15 @@ class _Play:
         updates = self._updates(name, ((a or 0, bin, worker) for a, bin, worker in event.updates))
         wish = self._wish(name, updates, event.workers, event.id)
         next_or_at = [
-            (None if ahead is None else update.epoch, update.bin, update.worker)
+            (at, BinId(update.bin), WorkerId(update.worker))
             for update, (ahead, *_) in zip(updates, event.updates, strict=True)
+            for at in [None if ahead is None else Epoch(update.epoch)]
         ]
         read = requests.StreamedUpdates(event.id, name, tuple(next_or_at), event.workers)
         before = self._control()["control"]
-        restart = self._dies(lambda: self._sim.driver.requests.add_streamed(self._begun, [read]))
+        restart = self._dies(
+            lambda: self._sim.driver.requests.add_streamed(Epoch(self._begun), [read])
+        )
         there = self._control()["control"] != before
         if restart is None:
             possible = not routes.is_known(event.id) and routes.is_possible(wish)
@@ -404,7 +408,7 @@ class _Play:
                         assert {int(owners[bin]) for bin in bins} == {int(written[1])}
                         self.seen["files of a worker"] += 1
 
-    def _check_files(self, retained: list[int]) -> None:
+    def _check_files(self, retained: Sequence[int]) -> None:
         """Below `state` and `outputs` is what retained manifests name, and nothing else."""
         named, parts = set[str](), set[str]()
         for epoch in retained:

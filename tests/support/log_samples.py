@@ -6,6 +6,7 @@ from pathlib import Path
 from godwit.log import Intent, Journal, Manifest, WorkerStatistics
 from godwit.model.description import OperatorDescription
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.requests import ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
 from godwit.model.tree import Merge, PackedTree
@@ -23,15 +24,15 @@ def intent_of(
     epoch: int, routings: Mapping[str, Routing] | None = None, offsets: str = "digest"
 ) -> Intent:
     routings = {"counts": EVEN} if routings is None else routings
-    return Intent(epoch, 0, QUERY, offsets, routings, {"counts": {"value": (Merge(1, 2),)}})
+    return Intent(Epoch(epoch), 0, QUERY, offsets, routings, {"counts": {"value": (Merge(1, 2),)}})
 
 
 def manifest_of(epoch: int, offsets: str = "digest", note: str = "") -> Manifest:
     files = (FileRef("state/counts/a.arrow", 10, 100, 0),)
     trees = {"counts": {"value": PackedTree(files, [[[0, 10, 1]]])}}
     operators = {"counts": OperatorDescription("aggregate", "k", "k", {})}
-    receipts = {"counts": (WorkerStatistics(0, place=note),)}
-    return Manifest(epoch, 0, QUERY, offsets, operators, trees, {}, receipts)
+    receipts = {"counts": (WorkerStatistics(WorkerId(0), place=ExecutorId(note)),)}
+    return Manifest(Epoch(epoch), 0, QUERY, offsets, operators, trees, {}, receipts)
 
 
 def run(journal: Journal, *epochs: int) -> None:
@@ -73,4 +74,4 @@ def spark_log(root: Path, offsets: int, commits: int, first: int = 0) -> Path:
 def schedule_of(first: int, *epochs: int, workers: int | None = None) -> ScheduleRequest:
     """A request from epoch `first` on that moves bin 0 of 8 to worker 1 at each of `epochs`."""
     updates = Updates.of([Update(epoch, 0, 1) for epoch in epochs])
-    return ScheduleRequest(0, "counts", first, updates, 8, workers)
+    return ScheduleRequest(0, "counts", Epoch(first), updates, 8, workers)

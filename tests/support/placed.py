@@ -9,8 +9,9 @@ from godwit.driver.driver import Driver
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.handover import PlacementRecord
-from godwit.placement.slots import Placement
+from godwit.placement.slots import Held, Placement
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.keeper import KeeperSpec
@@ -36,8 +37,10 @@ class Placed(OperatorSimulation):
 
     def place(self, workers: Sequence[str], replicas: Sequence[Sequence[str]]) -> None:
         """From the next epoch on."""
-        executors = sorted({*workers, *(one for group in replicas for one in group)})
-        self.placement = PlacementRecord(Placement.of(0, executors, workers, replicas))
+        homes = [*map(ExecutorId, workers)]
+        copies = [[*map(ExecutorId, group)] for group in replicas]
+        executors = sorted({*homes, *(one for group in copies for one in group)})
+        self.placement = PlacementRecord(Placement.of(0, executors, homes, copies))
 
     @property
     def generation(self) -> int:
@@ -49,7 +52,7 @@ class Placed(OperatorSimulation):
 
     def spec(self, executor: str, limit: int = PLENTY) -> KeeperSpec:
         cache = CacheSpec(f"executor-{executor}", limit, str(self._checkpoint))
-        return KeeperSpec(self.driver.checkpoint, self.generation, cache, executor)
+        return KeeperSpec(self.driver.checkpoint, self.generation, cache, ExecutorId(executor))
 
     def files(self, worker: int, epoch: int | None = None) -> dict[str, FileRef]:
         """What a worker needs of an epoch, or of the newest, by the newest intent."""
@@ -61,7 +64,7 @@ class Placed(OperatorSimulation):
         intent = history.intent(history.intents()[-1])
         assert manifest is not None
         assert intent is not None
-        return Share.of(worker, intent, manifest)
+        return Share.of(WorkerId(worker), intent, manifest)
 
     def _open(self, workers: int | None, bins: int | None) -> Driver:
         driver = super()._open(workers, bins)
@@ -72,6 +75,10 @@ class Placed(OperatorSimulation):
 
         driver.journal.begin = placed  # type: ignore[method-assign]
         return driver
+
+
+def held(epoch: int | None, lacking: int = 0) -> Held:
+    return Held(None if epoch is None else Epoch(epoch), lacking)
 
 
 def cached(spec: KeeperSpec) -> set[str]:

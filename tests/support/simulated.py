@@ -8,6 +8,7 @@ import pyarrow as pa
 import godwit.operators as ops
 from godwit.driver.driver import Driver
 from godwit.log import Intent, Manifest
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.operators import AggregateOperator, Operator
 from godwit.state.cache import CacheSpec
@@ -30,7 +31,7 @@ def drive(checkpoint: Path, *operators: Operator, **options: Any) -> Driver:
 
 
 def begin(driver: Driver, epoch: int) -> Intent:
-    intent = driver.begin(epoch, "query", f"offsets {epoch}")
+    intent = driver.begin(Epoch(epoch), "query", f"offsets {epoch}")
     assert isinstance(intent, Intent)
     return intent
 
@@ -43,7 +44,9 @@ def publish(driver: Driver, epoch: int) -> Manifest:
 def idle(driver: Driver, intent: Intent) -> dict[str, list[Receipt]]:
     """The receipts of an epoch without data."""
     return {
-        name: [driver.work(intent, name).run(worker, []) for worker in range(routing.workers)]
+        name: [
+            driver.work(intent, name).run(WorkerId(worker), []) for worker in range(routing.workers)
+        ]
         for name, routing in intent.routings.items()
     }
 

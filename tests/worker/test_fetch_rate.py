@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from godwit.errors import ConfigError
+from godwit.model.ids import WorkerId
 from godwit.model.receipt import Receipt
 from godwit.state import cache
 from godwit.state.cache import CacheSpec
@@ -34,7 +35,7 @@ def test_a_receipt_says_how_long_it_waited_for_files(
     size = sum(ref.bytes for tree in work.trees.values() for ref in tree.files.values())
     bound = replace(work, cache=replace(work.cache, fetch_rate=20.0 * size))
     records = work.operator.input.empty_table().from_pylist(words(*KEYS), work.operator.input)
-    receipt = bound.run(0, records.to_batches())
+    receipt = bound.run(WorkerId(0), records.to_batches())
     assert receipt.fetched == size
     assert receipt.fetch_seconds >= 0.05
     assert receipt.fetch_seconds <= sum(receipt.seconds.values())

@@ -17,6 +17,7 @@ from godwit.log.history import History
 from godwit.log.layout import manifest_name
 from godwit.migration.strategies import all_at_once
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.placement.slots import Held
 from godwit.state.cache import TOUCH_SECONDS
@@ -31,7 +32,7 @@ from godwit.worker.replicas import (
     write_progress,
 )
 from tests.support.damage import flip
-from tests.support.placed import Placed, cached, copies
+from tests.support.placed import Placed, cached, copies, held
 from tests.support.simulated import words
 
 KEYS = [f"word {i}" for i in range(100)]
@@ -62,8 +63,12 @@ class Clock:
         return self.now
 
 
-def said(sim: Placed, executor: str) -> dict[int, Held]:
-    return dict(read_progress(sim.driver.files, sim.generation)[executor])
+def reported(sim: Placed, executor: str) -> KeeperProgress:
+    return read_reports(sim.driver.files, sim.generation)[ExecutorId(executor)]
+
+
+def said(sim: Placed, executor: str) -> dict[WorkerId, Held]:
+    return dict(read_progress(sim.driver.files, sim.generation)[ExecutorId(executor)])
 
 
 @contextmanager
@@ -79,9 +84,9 @@ def test_it_holds_exactly_the_files_of_its_replicas(sim: Placed) -> None:
     assert start(one).keep()
     assert cached(zero) == copies(zero, sim.files(1), sim.files(2))
     assert cached(one) == copies(one, sim.files(0))
-    assert said(sim, "0") == {1: Held(0, 0), 2: Held(0, 0)}
-    assert said(sim, "1") == {0: Held(0, 0)}
-    report = read_reports(sim.driver.files, sim.generation)["1"]
+    assert said(sim, "0") == {1: held(0, 0), 2: held(0, 0)}
+    assert said(sim, "1") == {0: held(0, 0)}
+    report = reported(sim, "1")
     assert report.bytes == sum(ref.bytes for ref in sim.files(0).values())
     assert (report.pid, report.epoch, report.failed) == (os.getpid(), 0, ())
 
@@ -94,11 +99,11 @@ def test_it_fetches_each_file_once_epoch_by_epoch(sim: Placed) -> None:
         assert keeper.has_news
         assert keeper.keep()
         assert not keeper.has_news
-        assert said(sim, "1") == {0: Held(epoch, 0)}
+        assert said(sim, "1") == {0: held(epoch, 0)}
     fetched = len(cached(sim.spec("1")))  # nothing was evicted
     total = sum(path.stat().st_size for path in sim.spec("1").cache.path.glob("*.godwit"))
     assert fetched >= len(sim.files(0))
-    assert read_reports(sim.driver.files, sim.generation)["1"].bytes == total
+    assert reported(sim, "1").bytes == total
 
 
 def test_behind_by_many_epochs_it_skips_to_the_newest(sim: Placed) -> None:
@@ -107,7 +112,7 @@ def test_behind_by_many_epochs_it_skips_to_the_newest(sim: Placed) -> None:
         sim.feed(words(*KEYS))
     assert keeper.keep()
     assert cached(spec) == copies(spec, sim.files(0))
-    assert said(sim, "1") == {0: Held(8, 0)}
+    assert said(sim, "1") == {0: held(8, 0)}
 
 
 def test_files_that_retention_deleted_meanwhile_are_passed_over(tmp_path: Path) -> None:
@@ -126,8 +131,8 @@ def test_files_that_retention_deleted_meanwhile_are_passed_over(tmp_path: Path) 
     with fetching(keeper, fetch_late):
         assert not keeper.keep()
         assert keeper.keep()
-    assert said(sim, "1") == {0: Held(sim.committed, 0)}
-    assert read_reports(sim.driver.files, sim.generation)["1"].failed == ()
+    assert said(sim, "1") == {0: held(sim.committed, 0)}
+    assert reported(sim, "1").failed == ()
     assert cached(sim.spec("1")) >= copies(sim.spec("1"), sim.files(0))
 
 
@@ -142,13 +147,13 @@ def test_on_the_way_it_says_what_it_lacks(sim: Placed) -> None:
     with fetching(keeper, fetch_watched):
         keeper.keep()
         before = {worker: sum(r.bytes for r in sim.files(worker).values()) for worker in (1, 2)}
-        assert seen[0][1] == {worker: Held(None, size) for worker, size in before.items()}
-        assert seen[-1][1] == {1: Held(0, 0), 2: Held(None, seen[-1][0].bytes)}
+        assert seen[0][1] == {worker: held(None, size) for worker, size in before.items()}
+        assert seen[-1][1] == {1: held(0, 0), 2: held(None, seen[-1][0].bytes)}
         seen.clear()
         sim.feed(words(*KEYS))
         keeper.keep()
         new = [ref for ref in sim.files(1).values() if ref.name.partition("/e1-")[1]]
-        assert seen[0][1][1] == Held(0, sum(ref.bytes for ref in new))
+        assert seen[0][1][WorkerId(1)] == held(0, sum(ref.bytes for ref in new))
 
 
 def test_a_damaged_original_is_told_and_the_others_are_fetched(sim: Placed) -> None:
@@ -159,14 +164,14 @@ def test_a_damaged_original_is_told_and_the_others_are_fetched(sim: Placed) -> N
     flip(path)
     keeper = start(sim.spec("0"), clock.monotonic)
     assert not keeper.keep()
-    assert said(sim, "0") == {1: Held(None, broken.bytes), 2: Held(0, 0)}
-    assert read_reports(sim.driver.files, sim.generation)["0"].failed == (broken.name,)
+    assert said(sim, "0") == {1: held(None, broken.bytes), 2: held(0, 0)}
+    assert reported(sim, "0").failed == (broken.name,)
     path.write_bytes(sound)
     assert not keeper.keep()  # it is too soon to try again
     clock.now += AGAIN
     assert keeper.keep()
-    assert said(sim, "0") == {1: Held(0, 0), 2: Held(0, 0)}
-    assert read_reports(sim.driver.files, sim.generation)["0"].failed == ()
+    assert said(sim, "0") == {1: held(0, 0), 2: held(0, 0)}
+    assert reported(sim, "0").failed == ()
 
 
 def test_a_log_that_cannot_be_read_is_read_later(sim: Placed) -> None:
@@ -178,17 +183,17 @@ def test_a_log_that_cannot_be_read_is_read_later(sim: Placed) -> None:
     flip(path)
     with pytest.raises(DamagedFileError, match=r"manifests/1\.json"):
         keeper.keep()
-    assert said(sim, "1") == {0: Held(0, 0)}
+    assert said(sim, "1") == {0: held(0, 0)}
     path.write_bytes(sound)
     assert keeper.keep()
-    assert said(sim, "1") == {0: Held(1, 0)}
+    assert said(sim, "1") == {0: held(1, 0)}
 
 
 def test_a_new_placement_counts_from_its_intent_on(sim: Placed) -> None:
     keeper = start(sim.spec("1"))
     keeper.keep()
     sim.place(["0", "1", "1"], [[], ["0"], ["0"]])
-    sim.driver.begin(1, "simulation", "1")  # an epoch that is not published yet
+    sim.driver.begin(Epoch(1), "simulation", "1")  # an epoch that is not published yet
     assert keeper.has_news
     assert keeper.keep()
     assert said(sim, "1") == {}
@@ -198,16 +203,16 @@ def test_bins_that_move_to_a_worker_are_fetched_before_it_counts(sim: Placed) ->
     keeper = start(sim.spec("1"))
     keeper.keep()
     sim.migrate(Routing.even(16, 3).assign(dict.fromkeys(range(16), 0)), strategy=all_at_once())
-    sim.driver.begin(1, "simulation", "1")
+    sim.driver.begin(Epoch(1), "simulation", "1")
     sight: list[KeeperProgress] = []
 
     def refuse(ref: FileRef) -> None:
-        sight.append(read_reports(sim.driver.files, sim.generation)["1"])
+        sight.append(reported(sim, "1"))
 
     with fetching(keeper, refuse):
         assert not keeper.keep()
     lacking = sum(ref.bytes for ref in sim.files(0, 0).values()) - sight[0].bytes
-    assert sight[0].workers == {0: Held(None, lacking)}
+    assert sight[0].workers == {0: held(None, lacking)}
 
 
 # -- the cache's limit
@@ -224,7 +229,7 @@ def test_own_workers_come_first(sim: Placed) -> None:
             files.fetch(ref)
     start(spec).keep()
     assert cached(spec) == copies(spec, sim.files(1), sim.files(2))
-    assert said(sim, "1") == {0: Held(None, replica)}
+    assert said(sim, "1") == {0: held(None, replica)}
 
 
 def test_what_is_needed_is_evicted_last_and_replicas_before_own_files(sim: Placed) -> None:
@@ -287,15 +292,15 @@ def test_an_epoch_is_reported_only_if_all_its_files_are_there(
 
     def write_checked(files: LocalStore, generation: int, progress: KeeperProgress) -> None:
         here, history = cached(spec), History(path)
-        for worker, held in progress.workers.items():
+        for worker, has in progress.workers.items():
             intent, manifest = keeper._intent, history.manifest(progress.epoch)
             assert intent is not None
             if manifest is not None:
                 share = Share.of(worker, intent, manifest)
                 missing = [r for n, r in share.files.items() if not copies(spec, {n: r}) <= here]
-                assert held.lacking >= sum(ref.bytes for ref in missing)
-                assert (held.epoch == progress.epoch) == (not held.lacking)
-            if held.epoch is not None and (whole := history.manifest(held.epoch)):
+                assert has.lacking >= sum(ref.bytes for ref in missing)
+                assert (has.epoch == progress.epoch) == (not has.lacking)
+            if has.epoch is not None and (whole := history.manifest(has.epoch)):
                 assert copies(spec, dict(Share.of(worker, intent, whole).files)) <= here
         write_progress(files, generation, progress)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from godwit.placement.slots import Held
+from godwit.model.ids import ExecutorId
 from godwit.worker.executor_process import Process
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.replicas import KeeperProgress, read_reports
-from tests.support.placed import Placed, cached, copies
+from tests.support.placed import Placed, cached, copies, held
 from tests.support.simulated import words
 
 KEYS = [f"word {i}" for i in range(100)]
@@ -81,8 +81,8 @@ def sim(tmp_path: Path) -> Placed:
 def await_epoch(sim: Placed, epoch: int, other_than: int = 0) -> KeeperProgress:
     """What executor 1 says, once a process of it has all files of an epoch."""
     while True:
-        report = read_reports(sim.driver.files, sim.generation).get("1")
-        if report and report.pid != other_than and report.workers == {0: Held(epoch, 0)}:
+        report = read_reports(sim.driver.files, sim.generation).get(ExecutorId("1"))
+        if report and report.pid != other_than and report.workers == {0: held(epoch, 0)}:
             return report
         time.sleep(0.01)
 

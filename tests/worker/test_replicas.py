@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS
 from godwit.model.files import EVERYWHERE, FileRef
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import Manifest
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.model.tree import PackedTree
 from godwit.placement.handover import PlacementRecord
-from godwit.placement.slots import Held, Placement
+from godwit.placement.slots import Placement
 from godwit.state.run import SLICES
 from godwit.storage.local import LocalStore
 from godwit.worker.replicas import (
@@ -25,8 +26,9 @@ from godwit.worker.replicas import (
     read_reports,
     write_progress,
 )
+from tests.support.placed import held
 
-EXECUTORS = ["0", "1", "2"]
+EXECUTORS = [*map(ExecutorId, "012")]
 
 
 @st.composite
@@ -66,8 +68,8 @@ def situations(draw: st.DrawFn) -> tuple[Intent, Manifest]:
         )
     )
     placement = PlacementRecord(Placement.of(1, EXECUTORS, homes, replicas))
-    intent = Intent(1, 1, "query", "", routings, {}, placement=placement)
-    return intent, Manifest(0, 1, "query", "", {}, found, {}, {})
+    intent = Intent(Epoch(1), 1, "query", "", routings, {}, placement=placement)
+    return intent, Manifest(Epoch(0), 1, "query", "", {}, found, {}, {})
 
 
 def brute_force(worker: int, intent: Intent, manifest: Manifest) -> set[str]:
@@ -92,7 +94,7 @@ def brute_force(worker: int, intent: Intent, manifest: Manifest) -> set[str]:
 
 @given(situations(), st.sampled_from(EXECUTORS))
 def test_an_executor_needs_the_files_of_the_slices_of_its_workers(
-    situation: tuple[Intent, Manifest], executor: str
+    situation: tuple[Intent, Manifest], executor: ExecutorId
 ) -> None:
     intent, manifest = situation
     assert intent.placement is not None
@@ -109,7 +111,7 @@ def test_an_executor_needs_the_files_of_the_slices_of_its_workers(
 
 @given(situations(), st.sampled_from(EXECUTORS), st.integers(0, 1000))
 def test_replicas_get_the_room_that_own_workers_leave(
-    situation: tuple[Intent, Manifest], executor: str, room: int
+    situation: tuple[Intent, Manifest], executor: ExecutorId, room: int
 ) -> None:
     """A replica is left out only if it does not fit beside those before it."""
     needs = Needs.of(executor, *situation)
@@ -131,17 +133,19 @@ def test_replicas_get_the_room_that_own_workers_leave(
 
 
 def test_without_a_placement_nothing_is_needed() -> None:
-    intent = Intent(1, 1, "query", "", {"a": Routing.even(16, 2)}, {})
-    manifest = Manifest(0, 1, "query", "", {}, {"a": {}}, {}, {})
-    assert Needs.of("0", intent, manifest) == Needs({}, {})
+    intent = Intent(Epoch(1), 1, "query", "", {"a": Routing.even(16, 2)}, {})
+    manifest = Manifest(Epoch(0), 1, "query", "", {}, {"a": {}}, {}, {})
+    assert Needs.of(ExecutorId("0"), intent, manifest) == Needs({}, {})
 
 
 # -- what is said of it
 
 
 def told(executor: str, **workers: int | None) -> KeeperProgress:
-    held = {int(name[1:]): Held(epoch, 0) for name, epoch in workers.items()}
-    return KeeperProgress(executor, 4711, 7, held, 1 << 40, 0.25, ("state/broken",))
+    has = {WorkerId(int(name[1:])): held(epoch) for name, epoch in workers.items()}
+    return KeeperProgress(
+        ExecutorId(executor), 4711, Epoch(7), has, 1 << 40, 0.25, ("state/broken",)
+    )
 
 
 def test_what_was_said_is_read(tmp_path: Path) -> None:
@@ -150,10 +154,10 @@ def test_what_was_said_is_read(tmp_path: Path) -> None:
     write_progress(files, 3, told("0", w1=7, w2=None))
     write_progress(files, 3, told("rack/2", w0=5))
     write_progress(files, 2, told("1", w0=5))
-    assert read_reports(LocalStore(tmp_path), 3)["0"] == told("0", w1=7, w2=None)
+    assert read_reports(LocalStore(tmp_path), 3)[ExecutorId("0")] == told("0", w1=7, w2=None)
     assert read_progress(LocalStore(tmp_path), 3) == {
-        "0": {1: Held(7, 0), 2: Held(None, 0)},
-        "rack/2": {0: Held(5, 0)},
+        "0": {1: held(7, 0), 2: held(None, 0)},
+        "rack/2": {0: held(5, 0)},
     }
 
 
@@ -180,6 +184,6 @@ def test_what_was_said_is_taken_back(tmp_path: Path) -> None:
             write_progress(files, generation, told(executor, w0=7))
     clear_progress(files, 10)
     assert sorted(files.names(REPLICAS)) == ["10-0.json", "10-1.json"]
-    clear_progress(files, 10, "1")
-    clear_progress(files, 10, "1")
+    clear_progress(files, 10, ExecutorId("1"))
+    clear_progress(files, 10, ExecutorId("1"))
     assert set(read_progress(LocalStore(tmp_path), 10)) == {"0"}

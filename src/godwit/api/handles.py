@@ -7,6 +7,7 @@ from typing import ClassVar
 from godwit.driver.driver import Driver
 from godwit.inspect.sizes import seconds_left
 from godwit.migration.strategies import left
+from godwit.model.ids import ExecutorId
 from godwit.model.requests import MigrateRequest, ScheduleRequest
 from godwit.model.routing import Routing
 from godwit.model.text import plural
@@ -168,7 +169,7 @@ class Draining(Awaited):
     """
 
     _driver: Driver = field(repr=False)
-    executor: str
+    executor: ExecutorId
 
     @property
     def outcome(self) -> str:

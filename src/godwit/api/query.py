@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
@@ -16,9 +16,10 @@ from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import newest_commit
 from godwit.migration.strategies import Strategy, parse
+from godwit.model.ids import ExecutorId, WorkerId
 from godwit.model.requests import OnTimeout
 from godwit.model.routing import Routing, Update
-from godwit.placement.slots import Placement, Replicas
+from godwit.placement.slots import Held, Placement
 from godwit.planner.projected import Projected
 from godwit.spark.epoch import Engine
 from godwit.spark.interrupt import stopping_at_interrupt
@@ -181,8 +182,9 @@ class Query:
         """
         if isinstance(what, int):
             return self._planned(operator, "scattered", tau, how, drained=[what])
-        self._driver.requests.drain(what)
-        return Draining(self._driver, what)
+        executor = ExecutorId(what)
+        self._driver.requests.drain(executor)
+        return Draining(self._driver, executor)
 
     def handover(self, worker: int, executor: str) -> Handover:
         """Let a worker run on another executor, by Spark's id of it, from the epoch on in which
@@ -191,7 +193,8 @@ class Query:
         Needs several executors, and Spark started so that workers can be pinned to them. Raises
         RefusedError.
         """
-        return Handover(self._driver, self._driver.requests.handover(worker, executor).id)
+        asked = self._driver.requests.handover(WorkerId(worker), ExecutorId(executor))
+        return Handover(self._driver, asked.id)
 
     @property
     def placement(self) -> Placement | None:
@@ -204,10 +207,11 @@ class Query:
         open_ones = self._driver.placements.state.handovers
         return tuple(Handover(self._driver, one.id) for one in open_ones)
 
-    def replicas(self) -> Replicas:
+    def replicas(self) -> Mapping[str, Mapping[int, Held]]:
         """By executor and worker, how far the replicas are that executors keep; what is missing is
         not known."""
-        return self._driver.placements.replicas()
+        held = self._driver.placements.replicas()
+        return {executor: dict(workers.items()) for executor, workers in held.items()}
 
     def _planned(
         self,

@@ -10,6 +10,7 @@ from godwit.cli.command import add_command
 from godwit.cli.output import add_json
 from godwit.cli.requests import ask
 from godwit.inspect.overview import Overview
+from godwit.model.ids import ExecutorId
 from godwit.model.requests import DrainRequest
 from godwit.model.text import plural
 from godwit.storage.location import open_store
@@ -45,7 +46,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
     driver = Overview.of(store).driver.number  # and there is a query
-    executor = arguments.executor
+    executor = ExecutorId(arguments.executor)
     answer = ask(
         store, lambda intent: DrainRequest(0, intent.generation, executor), json=arguments.json
     )
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     return answer.code
 
 
-def draining_of(driver: int, executor: str) -> Callable[[Overview], watch.Sight | str]:
+def draining_of(driver: int, executor: ExecutorId) -> Callable[[Overview], watch.Sight | str]:
     """Looks at an executor that a driver drains.
 
     That is done when no worker is placed there, nor ran there in the newest published epoch.

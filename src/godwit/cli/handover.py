@@ -10,6 +10,7 @@ from godwit.cli.command import add_command
 from godwit.cli.output import add_json
 from godwit.cli.requests import ask
 from godwit.inspect.overview import Overview
+from godwit.model.ids import ExecutorId, WorkerId
 from godwit.model.requests import HandoverRequest
 from godwit.storage.location import open_store
 
@@ -45,7 +46,7 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
     driver = Overview.of(store).driver.number  # and there is a query
-    worker, executor = arguments.worker, arguments.executor
+    worker, executor = WorkerId(arguments.worker), ExecutorId(arguments.executor)
     answer = ask(
         store,
         lambda intent: HandoverRequest(0, intent.generation, worker, executor),
@@ -57,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     return answer.code
 
 
-def handover_of(driver: int, worker: int, executor: str) -> Callable[[Overview], watch.Sight | str]:
+def handover_of(
+    driver: int, worker: WorkerId, executor: ExecutorId
+) -> Callable[[Overview], watch.Sight | str]:
     """Looks at the newest handover of a worker to an executor that was asked of a driver."""
 
     def look(overview: Overview) -> watch.Sight | str:

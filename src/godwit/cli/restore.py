@@ -8,6 +8,7 @@ from godwit.cli.output import add_json, print_json
 from godwit.errors import ConfigError, RefusedError
 from godwit.log.history import Generation, History
 from godwit.log.restore import restore
+from godwit.model.ids import Epoch
 from godwit.model.text import plural
 from godwit.storage.location import open_store
 
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _list(epochs: list[int], *, json: bool) -> None:
+def _list(epochs: list[Epoch], *, json: bool) -> None:
     if json:
         print_json({"epochs": epochs})
         return

@@ -6,6 +6,7 @@ from godwit.driver.published import Published
 from godwit.driver.timelines import Timelines
 from godwit.log.journal import Journal
 from godwit.log.ticks import SeenTicks
+from godwit.model.ids import Epoch
 
 
 class Demand:
@@ -45,7 +46,7 @@ class Demand:
         and people where workers went when an executor was lost in the last one?"""
         if self._ignores_requests:
             return False
-        return self._placements.can_settle(self._timelines.begun + 1)
+        return self._placements.can_settle(Epoch(self._timelines.begun + 1))
 
     def ignore_requests(self) -> None:
         """Run no more epochs for requests alone: what is open goes on at the next start."""

@@ -29,6 +29,7 @@ from godwit.log.journal import Journal
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import offsets_digest, query_id, source_offsets
 from godwit.model.backlog import backlog
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
@@ -133,7 +134,7 @@ class Driver:
 
     def begin(
         self,
-        epoch: int,
+        epoch: Epoch,
         query: str,
         offsets: str,
         backlog: int | None = None,
@@ -191,7 +192,7 @@ class Driver:
 
     def begin_batch(
         self,
-        epoch: int,
+        epoch: Epoch,
         latest: Sequence[Any],
         executors: Executors,
         unread: UnreadFiles | None,
@@ -297,7 +298,7 @@ class Driver:
 
     def _place(
         self,
-        epoch: int,
+        epoch: Epoch,
         routings: Mapping[str, Routing],
         executors: Executors,
         held: Replicas,
@@ -305,7 +306,7 @@ class Driver:
         sizes = bytes_by_worker(self.published.trees, routings) if executors else ()
         self.placements.begin(Seen(epoch, executors, held, sizes))
 
-    def _same(self, last: Manifest, epoch: int, offsets: str) -> Manifest:
+    def _same(self, last: Manifest, epoch: Epoch, offsets: str) -> Manifest:
         """The newest manifest, if it is that of this epoch, with the same input."""
         if epoch != last.epoch or offsets != last.offsets:
             raise CheckpointError(

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from godwit.log.journal import Journal
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest, output_files, state_files
 from godwit.storage.store import Store
 
@@ -47,7 +48,7 @@ class Garbage:
 
     def _retire(self, newest: int) -> None:
         oldest = newest - self._retention + 1
-        self._journal.prune(oldest)
+        self._journal.prune(Epoch(oldest))
         for epoch in [epoch for epoch in self._doomed if epoch < oldest]:
             self._delete(self._doomed.pop(epoch))
 

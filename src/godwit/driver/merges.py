@@ -8,6 +8,7 @@ import numpy as np
 
 from godwit.log.intent import Intent, Merges
 from godwit.migration.timeline import Timeline
+from godwit.model.ids import WorkerId
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.tree import Merge, Tree
@@ -30,14 +31,14 @@ def plan_merges(trees: Trees, last: Manifest | None, timelines: Mapping[str, Tim
     return plans
 
 
-def merges_by_worker(intent: Intent, operator: str) -> dict[str, dict[int, list[Merge]]]:
+def merges_by_worker(intent: Intent, operator: str) -> dict[str, dict[WorkerId, list[Merge]]]:
     """By table and worker: the merges that an intent gives out, to all owners of a segment."""
     slices = dealt_slices(intent.routings[operator])
-    merges: dict[str, dict[int, list[Merge]]] = {}
+    merges: dict[str, dict[WorkerId, list[Merge]]] = {}
     for table, due in intent.merges.get(operator, {}).items():
-        by_worker: dict[int, list[Merge]] = defaultdict(list)
+        by_worker: dict[WorkerId, list[Merge]] = defaultdict(list)
         for merge in due:
-            for worker in np.flatnonzero(slices[:, merge.segment]).tolist():
+            for worker in map(WorkerId, np.flatnonzero(slices[:, merge.segment]).tolist()):
                 own = int(slices[worker, merge.segment])
                 by_worker[worker].append(replace(merge, slices=own))
         merges[table] = by_worker

@@ -9,6 +9,7 @@ from godwit.driver.merges import Trees
 from godwit.driver.monitor import Monitor
 from godwit.errors import RefusedError
 from godwit.inspect.sizes import bytes_by_bin
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.requests import HandoverRequest, PlacementRequest
 from godwit.model.routing import Routing
 from godwit.placement.handover import HandoverState, PlacementRecord, PlacementState, Seen
@@ -20,7 +21,7 @@ from godwit.worker.replicas import read_progress
 
 log = logging.getLogger("godwit")
 
-Executors = Mapping[str, str]  # those that live, with their hosts
+Executors = Mapping[ExecutorId, str]  # those that live, with their hosts
 NOWHERE: Executors = {}
 
 
@@ -66,7 +67,7 @@ class Placements:
         placement = self.placement
         if placement is None or not any(placement.replicas):
             return None
-        return KeeperSpec(self._checkpoint, self._generation, self._cache, executor="")
+        return KeeperSpec(self._checkpoint, self._generation, self._cache, NO_EXECUTOR)
 
     @property
     def are_open(self) -> bool:
@@ -76,7 +77,7 @@ class Placements:
         moving = set(state.placement.homes if state.placement else ())
         return asked or bool(state.drained & moving)
 
-    def can_settle(self, epoch: int) -> bool:
+    def can_settle(self, epoch: Epoch) -> bool:
         """Would `epoch`, the next one, bring a handover further, or tell where workers went?"""
         with self._monitor:
             state, is_told = self._state, self._is_told
@@ -97,7 +98,7 @@ class Placements:
         """The epoch has begun; a replay's intent, and what it told, may be of an earlier driver."""
         self._is_told = told == self._state.record()
 
-    def published(self, epoch: int, places: Mapping[int, str]) -> None:
+    def published(self, epoch: Epoch, places: Mapping[WorkerId, ExecutorId]) -> None:
         """An epoch is published, in which workers ran at `places`."""
         self._become(self._state.published(epoch, places))
 
@@ -113,12 +114,12 @@ class Placements:
         else:
             self.drain(request.executor)
 
-    def ask(self, worker: int, executor: str) -> HandoverState:
+    def ask(self, worker: WorkerId, executor: ExecutorId) -> HandoverState:
         """Accept a handover, or raise RefusedError."""
         self._become(self._state.ask(worker, executor))
         return self._state.handovers[-1]
 
-    def drain(self, executor: str) -> None:
+    def drain(self, executor: ExecutorId) -> None:
         """Accept that an executor is to have no workers and replicas, or raise RefusedError."""
         self._become(self._state.drain(executor))
 

@@ -1,17 +1,19 @@
 """The newest published epoch, as far as the next one goes on from it."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from godwit.driver.event_time import EventTime
 from godwit.driver.merges import Trees
 from godwit.driver.monitor import Monitor
 from godwit.inspect.sizes import Sizes, bytes_by_bin
 from godwit.log.journal import Journal
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.tree import Tree
 from godwit.operators.base import Operator
 
-INITIAL = -1  # the epoch that loads a state given at the start
+INITIAL: Final = Epoch(-1)  # the epoch that loads a state given at the start
 
 
 class Published:
@@ -30,7 +32,7 @@ class Published:
         self._read(journal.last())
 
     @property
-    def epoch(self) -> int | None:
+    def epoch(self) -> Epoch | None:
         """None before the first."""
         return self.manifest.epoch if self.manifest else None
 

@@ -12,6 +12,7 @@ from godwit.log.journal import Journal
 from godwit.migration.migration import MigrationPhase
 from godwit.migration.strategies import Paced, Strategy
 from godwit.migration.timeline import Timeline
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.requests import (
     AbortRequest,
     FinishRequest,
@@ -59,7 +60,7 @@ class Requests:
     ) -> ScheduleRequest:
         """Accept updates for epochs that have not begun, durably; or refuse them all."""
         packed = Updates.of(updates)
-        first = packed[0].epoch if packed else 0
+        first = Epoch(packed[0].epoch if packed else 0)
         request = self._ask(
             operator,
             lambda timeline: ScheduleRequest(
@@ -69,7 +70,7 @@ class Requests:
         assert isinstance(request, ScheduleRequest)
         return request
 
-    def add_streamed(self, epoch: int, streamed: Iterable[StreamedUpdates]) -> None:
+    def add_streamed(self, epoch: Epoch, streamed: Iterable[StreamedUpdates]) -> None:
         """Take updates that `epoch` read as data as requests, each once; they are for later epochs.
 
         Those that name no operator are for all. Like requests of other processes they are judged
@@ -79,7 +80,7 @@ class Requests:
             for one in streamed:
                 updates = [Update(epoch + 1 if e is None else e, b, w) for e, b, w in one.updates]
                 packed = Updates.of(updates)
-                first = packed[0].epoch if packed else epoch + 1
+                first = Epoch(packed[0].epoch if packed else epoch + 1)
                 for name in [one.operator] if one.operator else self._operators:
                     known = name in self._operators
                     bins = self._timelines[name].routing.bins if known else 1
@@ -133,14 +134,14 @@ class Requests:
             ended = self._timelines.ended(migration)
             return ended.phase if ended and self._published.has(ended.epoch) else None
 
-    def handover(self, worker: int, executor: str) -> HandoverState:
+    def handover(self, worker: WorkerId, executor: ExecutorId) -> HandoverState:
         """Accept that a worker is to run on another executor, or refuse it."""
         with self._monitor:
             handover = self._placements.ask(worker, executor)
         self._demand.tick()
         return handover
 
-    def drain(self, executor: str) -> None:
+    def drain(self, executor: ExecutorId) -> None:
         """Accept that an executor is to have no workers and replicas any more, or refuse it."""
         with self._monitor:
             self._placements.drain(executor)
@@ -151,13 +152,13 @@ class Requests:
         self._timed()
         self._demand.ignore_requests()
 
-    def finish(self) -> int:
+    def finish(self) -> Epoch:
         """End the stream: let all timers fire in the next epoch, whose number this returns."""
         timed = self._timed()
         for name in timed:
             self._ask(name, lambda timeline: FinishRequest(0, timeline.operator))
         with self._monitor:
-            return max(self._timelines[name].finish or 0 for name in timed)
+            return max(self._timelines[name].finish or Epoch(0) for name in timed)
 
     def _timed(self) -> list[str]:
         timed = [name for name, operator in self._operators.items() if operator.delay is not None]

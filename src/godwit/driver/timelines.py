@@ -19,6 +19,7 @@ from godwit.migration.migration import (
 )
 from godwit.migration.strategies import Ready
 from godwit.migration.timeline import Timeline
+from godwit.model.ids import Epoch
 from godwit.model.requests import (
     DrainRequest,
     HandoverRequest,
@@ -52,7 +53,7 @@ class Timelines:
         monitor: Monitor,
         operators: Iterable[str],
         first: Routing,
-        begun: int,
+        begun: Epoch,
         placements: Placements,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -62,7 +63,7 @@ class Timelines:
         self._clock = clock
         self._begun = begun
         self._stops = False  # another process asked this driver to stop
-        self._last_epoch: int | None = None
+        self._last_epoch: Epoch | None = None
         self._dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
         self._taken = self._decided = intent.taken if intent else 0  # up to this request
@@ -91,7 +92,7 @@ class Timelines:
             return self._timelines[operator]
 
     @property
-    def begun(self) -> int:
+    def begun(self) -> Epoch:
         """The newest epoch that has begun."""
         return self._begun
 
@@ -106,7 +107,7 @@ class Timelines:
             return schedule in self._dropped
 
     @property
-    def last_epoch(self) -> int | None:
+    def last_epoch(self) -> Epoch | None:
         """The epoch after which the query stops, if it was asked to."""
         with self._monitor:
             return self._last_epoch
@@ -163,7 +164,7 @@ class Timelines:
             self._journal.requests.add(request, self._taken)
             self._take_in()
 
-    def begin(self, epoch: int, ready: Mapping[str, Ready]) -> "Decision":
+    def begin(self, epoch: Epoch, ready: Mapping[str, Ready]) -> "Decision":
         """What the next epoch is to be; `decided` makes it so, unless it is a replay."""
         self._take_in()
         now = self._clock()
@@ -263,7 +264,7 @@ class Decision:
     """What an epoch that is about to be decided takes in: its timelines, and up to which request
     all were `taken`, with those of the last ones that were refused or came as data."""
 
-    epoch: int
+    epoch: Epoch
     timelines: Mapping[str, Timeline]
     taken: int
     refused: Mapping[int, str]

@@ -15,6 +15,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.layout import HOME, SPARK, generation_name, manifest_name
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest, output_files
 from godwit.model.routing import SEGMENTS
 from godwit.model.tree import RunRef, Tree
@@ -173,7 +174,7 @@ class _Audit:
             path = self.files.address(manifest_name(manifest.epoch))
             raise DamagedFileError(path, f"its trees cannot be read ({error!r})") from error
 
-    def _check_log(self, epochs: list[int]) -> None:
+    def _check_log(self, epochs: list[Epoch]) -> None:
         """What a restart would read besides manifests: generations, requests and open intents."""
         history = self.history
         for number in range(1, history.newest_generation() + 1):

@@ -15,6 +15,7 @@ from godwit.log.intent import Intent
 from godwit.log.requests import RefusedRequest, WaitingRequest
 from godwit.migration.migration import EndedMigration, OpenMigration, OperatorMigrations
 from godwit.migration.strategies import left
+from godwit.model.ids import Epoch, ExecutorId, SlotId, WorkerId
 from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
@@ -29,8 +30,8 @@ from godwit.worker.replicas import read_progress
 class ReplicaView:
     """A copy of a worker's state; without an `epoch` it is not known how far it is."""
 
-    executor: str
-    epoch: int | None
+    executor: ExecutorId
+    epoch: Epoch | None
     lacking: int | None  # bytes
 
 
@@ -42,16 +43,16 @@ class WorkerView:
     workers are pinned, slot, executor and replicas are those of the newest decided epoch.
     """
 
-    worker: int
+    worker: WorkerId
     bins: int
     rows: int
     bytes: int
     records: int
     seconds: float
-    ran: str
+    ran: ExecutorId
     fetched: int
-    slot: int | None
-    executor: str
+    slot: SlotId | None
+    executor: ExecutorId
     replicas: tuple[ReplicaView, ...]
 
 
@@ -70,7 +71,7 @@ class MigrationView:
     arrived: int
     accepted: float
     outcome: str
-    epoch: int | None
+    epoch: Epoch | None
     bytes_left: int = 0
     seconds_left: float | None = None
 
@@ -114,7 +115,7 @@ class ExecutorView:
     One that is `drained` gets none, and gives those away that it has.
     """
 
-    executor: str
+    executor: ExecutorId
     workers: int
     replicas: int
     drained: bool
@@ -132,8 +133,8 @@ class Overview:
     """
 
     checkpoint: str
-    epoch: int
-    begun: int
+    epoch: Epoch
+    begun: Epoch
     backlog: int | None
     pace: float | None  # seconds from one epoch to the next
     driver: Generation
@@ -265,7 +266,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
                 executor=placement.homes[worker] if placement else receipt.place,
                 replicas=_replicas(placement, progress, worker) if placement else (),
             )
-            for worker in range(routing.workers)
+            for worker in map(WorkerId, range(routing.workers))
             for receipt in [receipts.get(worker, WorkerStatistics(worker))]
         ),
         migration=_open(history, intent, name, migrations.open, sizes),
@@ -273,7 +274,9 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
     )
 
 
-def _replicas(placement: Placement, progress: Replicas, worker: int) -> tuple[ReplicaView, ...]:
+def _replicas(
+    placement: Placement, progress: Replicas, worker: WorkerId
+) -> tuple[ReplicaView, ...]:
     views = []
     for executor in placement.replicas[worker]:
         held = progress.get(executor, {}).get(worker)
@@ -307,7 +310,7 @@ def _open(
     )
 
 
-def _ended(ended: EndedMigration, published: int) -> MigrationView:
+def _ended(ended: EndedMigration, published: Epoch) -> MigrationView:
     return MigrationView(
         id=ended.id,
         operator=ended.operator,

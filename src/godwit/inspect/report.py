@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.routing import Routing
 from godwit.model.text import plural
 from godwit.model.time import show
 from godwit.model.unread import UnreadFiles
-from godwit.placement.slots import Placement, Replicas
+from godwit.placement.slots import Placement, Replicas, by_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class WorkerReport:
     3
     """
 
-    worker: int
+    worker: WorkerId
     records: int
     rows: int
     fetched: int
@@ -130,16 +131,16 @@ class ReplicaReport:
     1048576
     """
 
-    worker: int
-    executor: str
+    worker: WorkerId
+    executor: ExecutorId
     lag: int
     lacking: int | None
 
     @classmethod
-    def all(cls, epoch: int, placement: Placement, held: Replicas) -> list[Self]:
+    def all(cls, epoch: Epoch, placement: Placement, held: Replicas) -> list[Self]:
         """Those of a placement, at the end of an epoch, by what executors say they have."""
         reports = []
-        for worker, executors in enumerate(placement.replicas):
+        for worker, executors in by_worker(placement.replicas):
             for executor in executors:
                 known = held.get(executor, {}).get(worker)
                 newest = -1 if known is None or known.epoch is None else known.epoch
@@ -195,7 +196,7 @@ class EpochReport:
             dict(parts),
             operators,
             backlog,
-            manifest.places,
+            dict(manifest.places.items()),
             tuple(replicas),
             unread,
         )

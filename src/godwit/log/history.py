@@ -24,6 +24,7 @@ from godwit.log.layout import (
 )
 from godwit.log.records import decode_as
 from godwit.log.requests import RequestLog
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.routing import Routing
 from godwit.storage.location import Location, open_store
@@ -88,7 +89,7 @@ class History:
         self.checkpoint = open_store(checkpoint)
         self.files = self.checkpoint.within(HOME)
         self.requests = RequestLog(self.files)
-        self._routings: dict[tuple[str, int], Routing] = {}
+        self._routings: dict[tuple[str, Epoch], Routing] = {}
 
     @staticmethod
     def inspect(checkpoint: Location) -> "History":
@@ -114,9 +115,9 @@ class History:
             self._check_epoch(name, manifest.epoch, epoch)
         return manifest
 
-    def epochs(self) -> list[int]:
+    def epochs(self) -> list[Epoch]:
         """The epochs whose manifests are retained, in order."""
-        return self.files.numbers(MANIFESTS)
+        return [*map(Epoch, self.files.numbers(MANIFESTS))]
 
     def pace(self) -> float | None:
         """The median time from one of the last published epochs to the next, in seconds."""
@@ -135,7 +136,7 @@ class History:
     def intent(self, epoch: int) -> Intent | None:
         """The intent of an epoch with its routings in full, wherever they are written."""
         name = intent_name(epoch)
-        kept: dict[tuple[str, int], Routing] = {}
+        kept: dict[tuple[str, Epoch], Routing] = {}
 
         def routing(operator: str, written: WrittenRouting) -> Routing:
             since = written.since
@@ -152,9 +153,9 @@ class History:
             self._routings = kept
         return intent
 
-    def intents(self) -> list[int]:
+    def intents(self) -> list[Epoch]:
         """The epochs whose intents are retained, in order."""
-        return self.files.numbers(INTENTS)
+        return [*map(Epoch, self.files.numbers(INTENTS))]
 
     def intent_head(self, epoch: int) -> IntentHead | None:
         """What the intent of an epoch says at little cost."""
@@ -165,7 +166,7 @@ class History:
         head = self.intent_head(epoch)
         return None if head is None else head.taken
 
-    def since(self, epoch: int) -> dict[str, int]:
+    def since(self, epoch: int) -> dict[str, Epoch]:
         """For each operator of an intent, the epoch whose intent holds its routing in full."""
         head = self.intent_head(epoch)
         return {} if head is None else head.since

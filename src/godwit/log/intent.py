@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from godwit.migration.migration import OperatorMigrations
+from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.model.tree import Merge
 from godwit.model.unread import UnreadFiles
@@ -17,17 +18,17 @@ Merges = Mapping[str, Mapping[str, tuple[Merge, ...]]]  # by operator and table
 class WrittenRouting:
     """A routing as an intent has it: `packed`, or a reference to the intent that it holds `since`.
 
-    >>> WrittenRouting.from_json({"since": 3}, epoch=5)
+    >>> WrittenRouting.from_json({"since": 3}, epoch=Epoch(5))
     WrittenRouting(since=3, packed=None)
-    >>> WrittenRouting.from_json(Routing.even(4, 2).to_json(), epoch=5).unpack().workers
+    >>> WrittenRouting.from_json(Routing.even(4, 2).to_json(), epoch=Epoch(5)).unpack().workers
     2
     """
 
-    since: int
+    since: Epoch
     packed: dict[str, Any] | None = None  # as `Routing` writes it
 
     @classmethod
-    def from_json(cls, data: dict[str, Any], epoch: int) -> Self:
+    def from_json(cls, data: dict[str, Any], epoch: Epoch) -> Self:
         """From JSON, in the intent of an epoch."""
         return cls(data["since"]) if "since" in data else cls(epoch, data)
 
@@ -60,7 +61,7 @@ class IntentHead:
         )
 
     @property
-    def since(self) -> dict[str, int]:
+    def since(self) -> dict[str, Epoch]:
         """For each operator, the epoch whose intent holds its routing in full."""
         return {operator: routing.since for operator, routing in self.routings.items()}
 
@@ -79,7 +80,7 @@ class Intent:
     pinned, which executors they run on.
     """
 
-    epoch: int
+    epoch: Epoch
     generation: int
     query: str
     offsets: str
@@ -95,7 +96,7 @@ class Intent:
     unread: UnreadFiles | None = None
     placement: PlacementRecord | None = None
 
-    def to_json(self, since: Mapping[str, int]) -> dict[str, Any]:
+    def to_json(self, since: Mapping[str, Epoch]) -> dict[str, Any]:
         """As JSON; a routing that holds `since` an earlier epoch is a reference to its intent."""
         return {
             "epoch": self.epoch,

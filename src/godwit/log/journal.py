@@ -31,6 +31,7 @@ from godwit.log.layout import (
 )
 from godwit.log.records import encode
 from godwit.log.ticks import tick
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.routing import Routing
 from godwit.storage.fence import Fence, FencedDirectory
@@ -120,7 +121,7 @@ class Journal(History):
         with self._fenced_off():
             self._fence.store.move(name, target)
 
-    def prune(self, before: int) -> None:
+    def prune(self, before: Epoch) -> None:
         """Delete the manifests, intents and requests of epochs before `before`.
 
         The newest manifest stays, and so does every intent that holds a routing of a later one.
@@ -143,7 +144,7 @@ class Journal(History):
             if not self._is_needed(number, before, oldest):
                 self.delete(request_name(number))
 
-    def _is_needed(self, number: int, before: int, oldest: IntentHead | None) -> bool:
+    def _is_needed(self, number: int, before: Epoch, oldest: IntentHead | None) -> bool:
         """Is a request about epochs from `before` on, given the intent of the first of them?"""
         last = self.requests.last(number)
         if last is not None:
@@ -170,7 +171,7 @@ class Journal(History):
         with self._fenced_off():
             return self._fence.directory(SPARK)
 
-    def _unchanged(self, intent: Intent) -> dict[str, int]:
+    def _unchanged(self, intent: Intent) -> dict[str, Epoch]:
         """Which routings are those of the epoch before, and since when they have held."""
         before = self.intent(intent.epoch - 1)
         if before is None:

@@ -2,6 +2,8 @@
 
 from urllib.parse import quote
 
+from godwit.model.ids import ExecutorId
+
 HOME = "godwit"
 SPARK = "spark"
 
@@ -37,7 +39,7 @@ def request_name(number: int) -> str:
     return f"{CONTROL}/{number}.json"
 
 
-def replicas_name(generation: int, executor: str) -> str:
+def replicas_name(generation: int, executor: ExecutorId) -> str:
     return f"{REPLICAS}/{generation}-{quote(executor, safe='')}.json"
 
 

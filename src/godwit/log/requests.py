@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 from godwit.errors import DamagedFileError
 from godwit.log.layout import CONTROL, UNDONE, request_name
 from godwit.log.records import decode_as, encode
+from godwit.model.ids import Epoch
 from godwit.model.requests import Request, ScheduleRequest, request_from_json
 from godwit.storage.store import Store
 
@@ -36,7 +37,7 @@ class RefusedRequest:
     kind: str | None
     operator: str | None
     asked: float | None
-    epoch: int | None
+    epoch: Epoch | None
     reason: str
 
     def __str__(self) -> str:
@@ -69,7 +70,7 @@ class RequestLog:
 
     def __init__(self, files: Store) -> None:
         self._files = files
-        self._last: dict[int, int | None] = {}
+        self._last: dict[int, Epoch | None] = {}
 
     def add(self, request: R, after: int = 0) -> R:
         """Make a request durable under the next free id above `after`: the newest that an intent
@@ -110,7 +111,7 @@ class RequestLog:
                     found.append(self._waiting(number))
         return found
 
-    def refused(self, number: int, epoch: int | None, reason: str) -> RefusedRequest:
+    def refused(self, number: int, epoch: Epoch | None, reason: str) -> RefusedRequest:
         """One that was refused in an epoch; its file may be deleted meanwhile."""
         try:
             head = self._head(number)
@@ -130,7 +131,7 @@ class RequestLog:
         except DamagedFileError:
             return _UNREADABLE
 
-    def last(self, number: int) -> int | None:
+    def last(self, number: int) -> Epoch | None:
         """The last epoch that a schedule is about; remembered, as requests can be large.
 
         None for other requests: what became of those is in the intents.

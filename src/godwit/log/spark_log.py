@@ -10,6 +10,7 @@ import json
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log.history import History
 from godwit.log.layout import SPARK
+from godwit.model.ids import Epoch
 from godwit.storage.store import Store
 
 METADATA = "metadata"
@@ -70,7 +71,7 @@ def agree(history: History) -> None:
     They fit if Godwit published what Spark committed, at most the epoch in flight besides, and all
     of it over the input that Spark's log names.
     """
-    seen: list[int] | None = None
+    seen: list[Epoch] | None = None
     problem: str | None = None
     while (published := history.epochs()) != seen:  # a driver that runs may publish meanwhile
         seen, problem = published, _disagreement(history)

@@ -25,6 +25,7 @@ import numpy as np
 
 from godwit.errors import RefusedError
 from godwit.migration.strategies import NOTHING, AllAtOnce, Ready, Strategy, left, parse
+from godwit.model.ids import Epoch
 from godwit.model.requests import MigrateRequest, OnTimeout
 from godwit.model.routing import Routing
 from godwit.model.text import plural
@@ -63,8 +64,8 @@ class MigrationState:
     deadline: float | None = None
     on_timeout: OnTimeout = "finish"
     phase: MigrationPhase = MigrationPhase.MOVING
-    stepped: int | None = None
-    ended: int | None = None
+    stepped: Epoch | None = None
+    ended: Epoch | None = None
     rebased: bool = False
 
     @property
@@ -77,7 +78,7 @@ class MigrationState:
         return self.origin if self.phase is MigrationPhase.RETURNING else self.target
 
     def begin(
-        self, epoch: int, routing: Routing, now: float, ready: Ready = NOTHING
+        self, epoch: Epoch, routing: Routing, now: float, ready: Ready = NOTHING
     ) -> tuple[Self, Routing]:
         """An epoch begins: the migration after its step, and the routing of the epoch."""
         if not self.is_open:
@@ -103,7 +104,7 @@ class MigrationState:
         )
         return replace(self, stepped=stepped, phase=end, ended=epoch), routing
 
-    def abort(self, epoch: int, rollback: bool) -> Self:
+    def abort(self, epoch: Epoch, rollback: bool) -> Self:
         """Stop after the steps that have begun, or move back what was moved."""
         if not self.is_open:
             raise RefusedError(f"migration {self.id} has ended: it is {self.phase}")
@@ -113,11 +114,11 @@ class MigrationState:
             raise RefusedError(f"migration {self.id} is moving back already")
         return replace(self, phase=MigrationPhase.RETURNING)
 
-    def supersede(self, epoch: int) -> Self:
+    def supersede(self, epoch: Epoch) -> Self:
         """Another migration takes over from here."""
         return replace(self, phase=MigrationPhase.SUPERSEDED, ended=epoch) if self.is_open else self
 
-    def overrule(self, epoch: int) -> Self:
+    def overrule(self, epoch: Epoch) -> Self:
         """The query was started with another number of workers or bins."""
         return replace(self, phase=MigrationPhase.OVERRULED, ended=epoch) if self.is_open else self
 
@@ -165,7 +166,7 @@ class OpenMigration:
 
     id: int
     phase: MigrationPhase
-    stepped: int | None
+    stepped: Epoch | None
     origin: Routing | None = None  # if it is not that of the request
 
     def resume(self, request: MigrateRequest) -> MigrationState:
@@ -199,7 +200,7 @@ class EndedMigration:
     arrived: int
     accepted: float
     phase: MigrationPhase
-    epoch: int
+    epoch: Epoch
 
     def __str__(self) -> str:
         return (

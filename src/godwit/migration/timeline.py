@@ -14,6 +14,7 @@ import numpy as np
 from godwit.errors import ConfigError, RefusedError
 from godwit.migration.migration import EndedMigration, MigrationState
 from godwit.migration.strategies import NOTHING, Ready, sought
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.requests import (
     AbortRequest,
     FinishRequest,
@@ -38,12 +39,12 @@ class Timeline:
     """
 
     operator: str
-    begun: int
+    begun: Epoch
     routing: Routing
     scheduled: tuple[ScheduleRequest, ...] = ()
     migration: MigrationState | None = None
     past: tuple[EndedMigration, ...] = ()
-    finish: int | None = None  # the epoch from which on its stream has ended
+    finish: Epoch | None = None  # the epoch from which on its stream has ended
 
     @property
     def is_open(self) -> bool:
@@ -56,7 +57,7 @@ class Timeline:
         """Has its stream ended with the epoch that has begun?"""
         return self.finish is not None and self.finish <= self.begun
 
-    def sought(self) -> dict[int, list[int]]:
+    def sought(self) -> dict[WorkerId, list[int]]:
         """By worker: the segments that it fetches ahead of the steps of an open migration."""
         if self.migration is None or self.migration.strategy.fetch_seconds(0.0) is None:
             return {}
@@ -72,9 +73,10 @@ class Timeline:
             case AbortRequest():
                 return self._abort(request)
             case FinishRequest():
-                return self if self.finish is not None else replace(self, finish=self.begun + 1)
+                next_epoch = Epoch(self.begun + 1)
+                return self if self.finish is not None else replace(self, finish=next_epoch)
 
-    def begin(self, epoch: int, now: float, ready: Ready = NOTHING) -> Self:
+    def begin(self, epoch: Epoch, now: float, ready: Ready = NOTHING) -> Self:
         """With the routing of `epoch`, which begins at the time `now`."""
         routing = _apply(self.routing, self.scheduled, epoch)
         later = tuple(request for request in self.scheduled if request.last > epoch)
@@ -190,15 +192,15 @@ class Timeline:
             )
 
 
-def _foresee(routing: Routing, requests: Sequence[ScheduleRequest], begun: int) -> None:
+def _foresee(routing: Routing, requests: Sequence[ScheduleRequest], begun: Epoch) -> None:
     """Raise RefusedError unless all updates for epochs after `begun` can be applied in turn."""
-    epochs = {int(epoch) for r in requests for epoch in np.unique(r.updates.epochs)}
+    epochs = {Epoch(int(epoch)) for r in requests for epoch in np.unique(r.updates.epochs)}
     for epoch in sorted(epochs):
         if epoch > begun:
             routing = _apply(routing, requests, epoch)
 
 
-def _apply(routing: Routing, requests: Iterable[ScheduleRequest], epoch: int) -> Routing:
+def _apply(routing: Routing, requests: Iterable[ScheduleRequest], epoch: Epoch) -> Routing:
     """`routing` with the updates for `epoch`, request by request."""
     for request in requests:
         if owners := request.updates.owners(epoch):

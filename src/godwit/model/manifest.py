@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from godwit.model.description import OperatorDescription
 from godwit.model.files import FileRef
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.loads import Loads
 from godwit.model.time import Clocks
 from godwit.model.tree import PackedTree
@@ -25,7 +26,7 @@ class WorkerStatistics:
     were any, packed: few readers need them.
     """
 
-    worker: int
+    worker: WorkerId
     records: int = 0
     loads: str | None = None
     late: int = 0
@@ -37,7 +38,7 @@ class WorkerStatistics:
     fetched: int = 0
     fetch_seconds: float = 0.0  # not in older manifests
     seconds: Mapping[str, float] = field(default_factory=dict)
-    place: str = ""  # the executor
+    place: ExecutorId = NO_EXECUTOR
 
     @property
     def process_seconds(self) -> float:
@@ -67,7 +68,7 @@ class Manifest:
     number of that one's last batch.
     """
 
-    epoch: int
+    epoch: Epoch
     generation: int
     query: str
     offsets: str
@@ -83,7 +84,7 @@ class Manifest:
         return f"{self.query}/{self.epoch}/{self.generation}"
 
     @property
-    def places(self) -> dict[int, str]:
+    def places(self) -> dict[WorkerId, ExecutorId]:
         """The executor that each worker ran on, if it was the same for all operators."""
         seen = {(one.worker, one.place) for group in self.receipts.values() for one in group}
         often = Counter(worker for worker, _ in seen)

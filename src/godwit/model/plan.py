@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from godwit.errors import ConfigError, RefusedError
+from godwit.model.ids import BinId, WorkerId
 from godwit.model.routing import Routing
 
 
@@ -15,10 +17,10 @@ from godwit.model.routing import Routing
 class Moves:
     """Bins `first` to `last`, from one worker to another."""
 
-    first: int
-    last: int
-    source: int
-    target: int
+    first: BinId
+    last: BinId
+    source: WorkerId
+    target: WorkerId
 
     def __str__(self) -> str:
         bins = f"bin {self.first}" if self.first == self.last else f"bins {self.first}-{self.last}"
@@ -46,10 +48,7 @@ class Plan:
         pairs = np.stack([origin.owners[bins], target.owners[bins]])
         breaks = (np.diff(bins) != 1) | (np.diff(pairs) != 0).any(axis=0)
         parts = np.split(bins, np.flatnonzero(breaks) + 1) if len(bins) else []
-        moves = [
-            Moves(int(p[0]), int(p[-1]), int(origin.owners[p[0]]), int(target.owners[p[0]]))
-            for p in parts
-        ]
+        moves = [_run(part, origin, target) for part in parts]
         return cls(operator, origin.digest(), target.workers, tuple(moves))
 
     @property
@@ -101,6 +100,13 @@ class Plan:
         return plan
 
 
+def _run(bins: npt.NDArray[np.int64], origin: Routing, target: Routing) -> Moves:
+    """Bins without a gap, all with one worker before and one after."""
+    first, last = BinId(int(bins[0])), BinId(int(bins[-1]))
+    source, destination = int(origin.owners[first]), int(target.owners[first])
+    return Moves(first, last, WorkerId(source), WorkerId(destination))
+
+
 def _move_to_json(moves: Moves) -> dict[str, Any]:
     bins = f"{moves.first}-{moves.last}" if moves.first < moves.last else str(moves.first)
     return {"bins": bins, "from": moves.source, "to": moves.target}
@@ -121,7 +127,8 @@ def _moves(entries: Any) -> list[Moves]:
         numbers = first, last or first, str(entry["from"]), str(entry["to"])
         if not all(number.isdecimal() for number in numbers):
             raise ValueError(f"move {entry} has something else than whole numbers from 0")
-        moves = Moves(*map(int, numbers))
+        low, high, source, target = map(int, numbers)
+        moves = Moves(BinId(low), BinId(high), WorkerId(source), WorkerId(target))
         if moves.first > moves.last:
             raise ValueError(f"bins {entry['bins']}")
         found.append(moves)

@@ -9,6 +9,7 @@ from typing import Any
 
 from godwit.errors import GodwitError
 from godwit.model.files import FileRef, WrittenFile
+from godwit.model.ids import NO_EXECUTOR, ExecutorId, WorkerId
 from godwit.model.loads import Loads
 from godwit.model.manifest import WorkerStatistics
 from godwit.model.time import Clocks
@@ -18,7 +19,7 @@ from godwit.model.time import Clocks
 class Receipt:
     """One attempt of one worker's epoch, whole: its state files by table, and its outputs."""
 
-    worker: int
+    worker: WorkerId
     records: int = 0
     loads: Loads | None = None  # of the records that were processed
     deltas: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
@@ -31,7 +32,7 @@ class Receipt:
     fetch_seconds: float = 0.0  # that this took, as part of what `seconds` has
     ready: tuple[int, ...] = ()  # the segments to come of which all files are here
     seconds: Mapping[str, float] = field(default_factory=dict)
-    place: str = ""  # the executor
+    place: ExecutorId = NO_EXECUTOR
 
     @property
     def work_seconds(self) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import RefusedError
+from godwit.model.ids import BinId, Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing, Update
 
 OnTimeout = Literal["finish", "rollback"]
@@ -37,7 +38,7 @@ class Updates(Sequence[Update]):
         epochs, bins, workers = table[np.argsort(table[:, 0], kind="stable")].T
         return cls(epochs, bins, workers)
 
-    def owners(self, epoch: int) -> dict[int, int]:
+    def owners(self, epoch: int) -> dict[BinId, WorkerId]:
         """The worker of each bin that the updates of one epoch name; the last update counts."""
         start, stop = np.searchsorted(self.epochs, [epoch, epoch + 1])
         return dict(
@@ -101,7 +102,7 @@ class ScheduleRequest:
 
     id: int
     operator: str
-    epoch: int
+    epoch: Epoch
     updates: Updates
     bins: int
     workers: int | None
@@ -115,9 +116,9 @@ class ScheduleRequest:
             )
 
     @property
-    def last(self) -> int:
+    def last(self) -> Epoch:
         """The last epoch at which this request changes something."""
-        return int(self.updates.epochs[-1]) if self.updates else self.epoch
+        return Epoch(int(self.updates.epochs[-1])) if self.updates else self.epoch
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -219,8 +220,8 @@ class HandoverRequest:
 
     id: int
     generation: int
-    worker: int
-    executor: str
+    worker: WorkerId
+    executor: ExecutorId
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -242,7 +243,7 @@ class DrainRequest:
 
     id: int
     generation: int
-    executor: str
+    executor: ExecutorId
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -278,7 +279,7 @@ class StreamedUpdates:
 
     id: str
     operator: str | None
-    updates: tuple[tuple[int | None, int, int], ...]
+    updates: tuple[tuple[Epoch | None, BinId, WorkerId], ...]
     workers: int | None = None
 
 

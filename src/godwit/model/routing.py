@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError, RefusedError
+from godwit.model.ids import BinId, WorkerId
 from godwit.model.text import plural
 
 MAX_BITS = 20
@@ -41,9 +42,9 @@ class Move:
     Move(bin=2, source=0, target=1)
     """
 
-    bin: int
-    source: int
-    target: int
+    bin: BinId
+    source: WorkerId
+    target: WorkerId
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +116,11 @@ class Routing:
     def bins_of(self, worker: int) -> npt.NDArray[np.int64]:
         return np.flatnonzero(self.owners == worker)
 
-    def assign(self, owners: Mapping[int, int], workers: int | None = None) -> "Routing":
+    def assign(
+        self,
+        owners: Mapping[BinId, WorkerId] | Mapping[int, int],
+        workers: int | None = None,
+    ) -> "Routing":
         """This routing with other owners for some bins, and perhaps another number of workers."""
         workers = self.workers if workers is None else workers
         changed = self.owners.copy()
@@ -139,8 +144,8 @@ class Routing:
                 f"a routing of {plural(self.bins, 'bin')} cannot move to "
                 f"{plural(target.bins, 'bin')}"
             )
-        for bin in np.flatnonzero(self.owners != target.owners).tolist():
-            yield Move(bin, int(self.owners[bin]), int(target.owners[bin]))
+        bins = np.flatnonzero(self.owners != target.owners)
+        yield from moves_of(bins, self.owners, target.owners)
 
     def spread(self, workers: int) -> "Routing":
         """The bins spread evenly over `workers`, with as few moves as possible.
@@ -212,6 +217,13 @@ class Routing:
     def from_json(cls, data: dict[str, Any]) -> Self:
         owners = np.frombuffer(zlib.decompress(base64.b64decode(data["owners"])), dtype="<u2")
         return cls(owners.astype(np.int32), data["workers"])
+
+
+def moves_of(
+    bins: npt.NDArray[np.int64], before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]
+) -> Iterator[Move]:
+    """The moves of some bins, given the owners of all bins before and after."""
+    return map(Move, bins.tolist(), before[bins].tolist(), after[bins].tolist())
 
 
 def _has_whole_segments(bins: int, workers: int) -> bool:

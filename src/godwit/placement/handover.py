@@ -12,12 +12,15 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from godwit.errors import RefusedError
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.placement.replica_packing import place_replicas
-from godwit.placement.slots import Placement, Replicas
+from godwit.placement.slots import Placement, Replicas, by_worker
 
 LAG: Final = 2  # epochs; a replica that lacks no more than what these wrote is up to date
 PAST_HANDOVERS: Final = 20  # handovers that are remembered
 STALLED_EPOCHS: Final = 100  # epochs that a handover goes on without coming nearer to its end
+
+Homes = Mapping[WorkerId, ExecutorId]
 
 
 class HandoverStage(StrEnum):
@@ -38,12 +41,12 @@ class HandoverState:
     """
 
     id: int
-    worker: int
-    target: str
+    worker: WorkerId
+    target: ExecutorId
     stage: HandoverStage = HandoverStage.BUILDING
-    epoch: int | None = None  # in which it switched
+    epoch: Epoch | None = None  # in which it switched
     automatic: bool = False  # nobody asked for it
-    origin: str = ""  # the executor that the worker was on
+    origin: ExecutorId = NO_EXECUTOR  # the executor that the worker was on
     least: int | None = None  # bytes that its target has ever lacked, at the least
     stalled: int = 0  # epochs since that became less
     reason: str = ""  # why it failed
@@ -52,7 +55,7 @@ class HandoverState:
     def is_open(self) -> bool:
         return self.stage not in (HandoverStage.DONE, HandoverStage.FAILED)
 
-    def published(self, epoch: int, places: Mapping[int, str]) -> Self:
+    def published(self, epoch: Epoch, places: Homes) -> Self:
         """After an epoch is published in which workers ran at `places`."""
         switched = (
             self.stage is HandoverStage.SWITCHED and self.epoch is not None and self.epoch <= epoch
@@ -75,7 +78,7 @@ class HandoverState:
 
     def record(self) -> Self:
         """What an intent says of it: not what only the driver that decides it has to know."""
-        return replace(self, origin="", least=None, stalled=0)
+        return replace(self, origin=NO_EXECUTOR, least=None, stalled=0)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -100,7 +103,7 @@ class PlacementRecord:
 
     placement: Placement
     handovers: tuple[HandoverState, ...] = ()
-    drained: tuple[str, ...] = ()
+    drained: tuple[ExecutorId, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -123,8 +126,8 @@ class Seen:
     the bytes of each worker's state.
     """
 
-    epoch: int
-    executors: Mapping[str, str]
+    epoch: Epoch
+    executors: Mapping[ExecutorId, str]
     held: Replicas
     sizes: Sequence[float]
 
@@ -132,12 +135,12 @@ class Seen:
     def workers(self) -> int:
         return len(self.sizes)
 
-    def freshness(self, executor: str, worker: int) -> tuple[int, int] | None:
+    def freshness(self, executor: ExecutorId, worker: WorkerId) -> tuple[Epoch, int] | None:
         """Comparable: which epoch an executor has of a worker, if that is known."""
         held = self.held.get(executor, {}).get(worker)
         return None if held is None or held.epoch is None else (held.epoch, -held.lacking)
 
-    def is_fresh(self, executor: str, worker: int) -> bool:
+    def is_fresh(self, executor: ExecutorId, worker: WorkerId) -> bool:
         """Has the executor all of the worker's state but for what the last epochs wrote?"""
         freshness = self.freshness(executor, worker)
         return freshness is not None and freshness[0] >= self.epoch - 1 - LAG
@@ -156,12 +159,12 @@ class PlacementState:
     placement: Placement | None = None
     handovers: tuple[HandoverState, ...] = ()  # open ones, at most one a worker
     past: tuple[HandoverState, ...] = ()
-    drained: frozenset[str] = field(default_factory=frozenset)
+    drained: frozenset[ExecutorId] = field(default_factory=frozenset)
     settling: bool = False  # executors or workers came or went, and workers may not be even
     version: int = 0  # of the last placement that there was
     _last: int = 0  # the id of the last handover
 
-    def ask(self, worker: int, target: str) -> Self:
+    def ask(self, worker: WorkerId, target: ExecutorId) -> Self:
         """Accept a handover of a worker, in the place of one that is being built; or refuse it."""
         placement = self._known()
         if not 0 <= worker < len(placement.slots):
@@ -174,7 +177,7 @@ class PlacementState:
         state = replace(self._superseded(worker), settling=False)
         return state._opened(worker, target, placement.homes[worker])
 
-    def drain(self, executor: str) -> Self:
+    def drain(self, executor: ExecutorId) -> Self:
         """Let an executor have neither workers nor replicas, as soon as others have them."""
         placement = self._known()
         self._check(executor)
@@ -198,14 +201,15 @@ class PlacementState:
         settling = self.settling or not same
         state = replace(self, drained=drained, settling=settling)._advanced(seen, homes)
         state = replace(state, settling=state.settling or not same)
-        for worker in range(seen.workers):
+        workers = [*map(WorkerId, range(seen.workers))]
+        for worker in workers:
             if worker not in homes:
                 homes[worker] = state._refuge(seen, worker, homes)
-        order = [homes[worker] for worker in range(seen.workers)]
+        order = [homes[worker] for worker in workers]
         state = state._relieved(seen, order)
         return state._placed(seen, order, state._replicas(seen, order))
 
-    def published(self, epoch: int, places: Mapping[int, str]) -> Self:
+    def published(self, epoch: Epoch, places: Homes) -> Self:
         """An epoch is published, in which workers ran at `places`."""
         state = self
         for handover in self.handovers:
@@ -224,7 +228,7 @@ class PlacementState:
         """The handover of this id, unless it is long past."""
         return next((h for h in (*self.handovers, *self.past) if h.id == number), None)
 
-    def can_go_on(self, epoch: int, held: Replicas) -> bool:
+    def can_go_on(self, epoch: Epoch, held: Replicas) -> bool:
         """Would a handover come nearer to its end in this epoch, by what executors have now?"""
         executors = dict.fromkeys(self.placement.executors if self.placement else (), "")
         seen = Seen(epoch, executors, held, ())
@@ -234,7 +238,7 @@ class PlacementState:
             for handover in self.handovers
         )
 
-    def is_drained(self, executor: str) -> bool:
+    def is_drained(self, executor: ExecutorId) -> bool:
         """Has an executor no workers, nor any that have just left and may come back?
 
         Copies that lay there may not be complete elsewhere yet.
@@ -245,13 +249,13 @@ class PlacementState:
 
     # -- parts ---------------------------------------------------------------------------------
 
-    def _survivors(self, seen: Seen) -> dict[int, str]:
+    def _survivors(self, seen: Seen) -> dict[WorkerId, ExecutorId]:
         """The workers whose executors live, with these."""
         before = self.placement.homes if self.placement else ()
-        known = enumerate(before[: seen.workers])
+        known = by_worker(before[: seen.workers])
         return {worker: home for worker, home in known if home in seen.executors}
 
-    def _advanced(self, seen: Seen, homes: dict[int, str]) -> Self:
+    def _advanced(self, seen: Seen, homes: dict[WorkerId, ExecutorId]) -> Self:
         """Handovers go on: they fail, or the worker's home becomes the target."""
         state = self
         for handover in self.handovers:
@@ -291,29 +295,29 @@ class PlacementState:
         )
         return replace(state, drained=self.drained - {handover.origin}, settling=False)
 
-    def _flees(self, seen: Seen, handover: HandoverState, homes: Mapping[int, str]) -> bool:
+    def _flees(self, seen: Seen, handover: HandoverState, homes: Homes) -> bool:
         """Has the worker lost its executor, and is the target the best refuge?"""
         worker = handover.worker
         return worker not in homes and self._refuge(seen, worker, homes) == handover.target
 
-    def _refuge(self, seen: Seen, worker: int, homes: Mapping[int, str]) -> str:
+    def _refuge(self, seen: Seen, worker: WorkerId, homes: Homes) -> ExecutorId:
         """Where a worker without a home goes: to the newest replica, or where there are fewest."""
         workers = Counter(homes.values())
 
-        def merit(executor: str) -> tuple[tuple[bool, tuple[int, int]], bool, int]:
+        def merit(executor: ExecutorId) -> tuple[tuple[bool, tuple[int, int]], bool, int]:
             newest = seen.freshness(executor, worker)
             known = newest is not None, newest or (0, 0)
             return known, executor not in self.drained, -workers[executor]
 
         return max(sorted(seen.executors), key=merit)
 
-    def _relieved(self, seen: Seen, homes: Sequence[str]) -> Self:
+    def _relieved(self, seen: Seen, homes: Sequence[ExecutorId]) -> Self:
         """Open the handovers that nobody asks for: from drained executors, and, after executors or
         workers came or went, from those that have more than their share of workers."""
         state = self
         able = [executor for executor in seen.executors if executor not in self.drained]
         share = -(-seen.workers // len(able))
-        goals = dict(enumerate(homes)) | {h.worker: h.target for h in self.handovers}
+        goals = dict(by_worker(homes)) | {h.worker: h.target for h in self.handovers}
         for worker in goals.keys() - {handover.worker for handover in self.handovers}:
             home, count = homes[worker], Counter(goals.values())
             if home in self.drained:
@@ -330,14 +334,14 @@ class PlacementState:
         open_ones = any(h.automatic for h in state.handovers)
         return replace(state, settling=self.settling and open_ones)
 
-    def _replicas(self, seen: Seen, homes: Sequence[str]) -> list[tuple[str, ...]]:
+    def _replicas(self, seen: Seen, homes: Sequence[ExecutorId]) -> list[tuple[ExecutorId, ...]]:
         """Copies for all, where handovers lead to, and where they were until the new ones are
         there."""
         before = _had(self.placement) if self.placement else []
         chosen = self._chosen(seen, homes, before)
         targets = {handover.worker: handover.target for handover in self.handovers}
         replicas = []
-        for worker, home in enumerate(homes):
+        for worker, home in by_worker(homes):
             wanted = [*chosen[worker]]
             target = targets.get(worker, home)
             if target != home and target not in wanted:
@@ -355,8 +359,8 @@ class PlacementState:
         return replicas
 
     def _chosen(
-        self, seen: Seen, homes: Sequence[str], before: Sequence[tuple[str, ...]]
-    ) -> list[tuple[str, ...]]:
+        self, seen: Seen, homes: Sequence[ExecutorId], before: Sequence[tuple[ExecutorId, ...]]
+    ) -> list[tuple[ExecutorId, ...]]:
         """They stay as long as executors and workers do, however sizes change."""
         able = {e: host for e, host in seen.executors.items() if e not in self.drained}
         known = self.placement
@@ -368,7 +372,7 @@ class PlacementState:
         return place_replicas(homes, seen.sizes, able, self.copies, before)
 
     def _placed(
-        self, seen: Seen, homes: Sequence[str], replicas: Iterable[tuple[str, ...]]
+        self, seen: Seen, homes: Sequence[ExecutorId], replicas: Iterable[tuple[ExecutorId, ...]]
     ) -> Self:
         placement = Placement.of(self.version, sorted(seen.executors), homes, replicas)
         if placement != self.placement:
@@ -383,18 +387,20 @@ class PlacementState:
             )
         return self.placement
 
-    def _check(self, executor: str) -> None:
+    def _check(self, executor: ExecutorId) -> None:
         executors = self._known().executors
         if executor not in executors:
             raise RefusedError(
                 f"there is no executor {executor!r}; there are {', '.join(executors)}"
             )
 
-    def _superseded(self, worker: int) -> Self:
+    def _superseded(self, worker: WorkerId) -> Self:
         known = next((h for h in self.handovers if h.worker == worker), None)
         return self if known is None else self._closed(known.failed("superseded"))
 
-    def _opened(self, worker: int, target: str, origin: str, *, automatic: bool = False) -> Self:
+    def _opened(
+        self, worker: WorkerId, target: ExecutorId, origin: ExecutorId, *, automatic: bool = False
+    ) -> Self:
         handover = HandoverState(self._last + 1, worker, target, automatic=automatic, origin=origin)
         return replace(self, handovers=(*self.handovers, handover), _last=handover.id)
 
@@ -407,7 +413,7 @@ class PlacementState:
         return replace(self, handovers=rest, past=(*self.past, handover)[-PAST_HANDOVERS:])
 
 
-def _had(placement: Placement) -> list[tuple[str, ...]]:
+def _had(placement: Placement) -> list[tuple[ExecutorId, ...]]:
     """Which executors have files of each worker: those with replicas, and its own."""
     return [
         (*replicas, home)

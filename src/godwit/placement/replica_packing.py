@@ -3,16 +3,18 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from godwit.model.ids import ExecutorId
+
 SLACK = 1.25  # an executor keeps its copies while they are at most so many times its share
 
 
 def place_replicas(
-    homes: Sequence[str],
+    homes: Sequence[ExecutorId],
     sizes: Sequence[float],
-    hosts: Mapping[str, str],
+    hosts: Mapping[ExecutorId, str],
     copies: int,
-    before: Sequence[Sequence[str]] = (),
-) -> list[tuple[str, ...]]:
+    before: Sequence[Sequence[ExecutorId]] = (),
+) -> list[tuple[ExecutorId, ...]]:
     """For each worker up to `copies` executors other than its own, each with about as many bytes.
 
     Those of workers with one home are apart if they can be, so that they flee to several executors.
@@ -24,9 +26,9 @@ def place_replicas(
     [('1',), ('2',), ('0',)]
     """
     load = dict.fromkeys(hosts, 0.0)
-    fleeing = Counter[tuple[str, str]]()  # by home and executor: the copies there
+    fleeing = Counter[tuple[ExecutorId, ExecutorId]]()  # by home and executor: the copies there
     share = SLACK * copies * sum(sizes) / max(len(hosts), 1)
-    chosen: list[tuple[str, ...]] = [()] * len(homes)
+    chosen: list[tuple[ExecutorId, ...]] = [()] * len(homes)
     for worker in sorted(range(len(homes)), key=lambda worker: (-sizes[worker], worker)):
         known = before[worker] if worker < len(before) else ()
         taken = [homes[worker]]

@@ -1,8 +1,12 @@
 """Where workers run, and which executors keep copies of their state."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+from godwit.model.ids import Epoch, ExecutorId, SlotId, WorkerId
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +18,12 @@ class Held:
     0
     """
 
-    epoch: int | None
+    epoch: Epoch | None
     lacking: int = 0
 
 
-Replicas = Mapping[str, Mapping[int, Held]]  # by executor and worker; what is not there is unknown
+# By executor and worker; what is not there is unknown.
+Replicas = Mapping[ExecutorId, Mapping[WorkerId, Held]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +39,28 @@ class Placement:
     """
 
     version: int
-    executors: tuple[str, ...]
-    slots: tuple[int, ...]
-    replicas: tuple[tuple[str, ...], ...]
+    executors: tuple[ExecutorId, ...]
+    slots: tuple[SlotId, ...]
+    replicas: tuple[tuple[ExecutorId, ...], ...]
 
     @classmethod
     def of(
         cls,
         version: int,
-        executors: Sequence[str],
-        homes: Iterable[str],
-        replicas: Iterable[Iterable[str]],
+        executors: Sequence[ExecutorId],
+        homes: Iterable[ExecutorId],
+        replicas: Iterable[Iterable[ExecutorId]],
     ) -> Self:
         """The placement in which worker w runs on executor `homes[w]`."""
         free = {executor: number for number, executor in enumerate(executors)}
         slots = []
         for home in homes:
-            slots.append(free[home])
+            slots.append(SlotId(free[home]))
             free[home] += len(executors)
         return cls(version, tuple(executors), tuple(slots), tuple(map(tuple, replicas)))
 
     @property
-    def homes(self) -> tuple[str, ...]:
+    def homes(self) -> tuple[ExecutorId, ...]:
         """The executor of each worker."""
         return tuple(self.executors[slot % len(self.executors)] for slot in self.slots)
 
@@ -77,3 +82,8 @@ class Placement:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         replicas = tuple(map(tuple, data["replicas"]))
         return cls(data["version"], tuple(data["executors"]), tuple(data["slots"]), replicas)
+
+
+def by_worker(values: Iterable[T]) -> Iterator[tuple[WorkerId, T]]:
+    """Each value with its worker, where they are in the order of the workers."""
+    return ((WorkerId(number), value) for number, value in enumerate(values))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from godwit.errors import ConfigError
-from godwit.model.routing import Move, Update
+from godwit.model.routing import Move, Update, moves_of
 from godwit.planner.assignment import Floats, Ints
 from godwit.planner.bin_assignment import Owners, check_owners
 from godwit.planner.inputs import ROUNDING, check_weights
@@ -80,14 +80,10 @@ def transfers(
     phases = np.split(bins[in_order], np.flatnonzero(np.diff(phase[in_order])) + 1)
     phases = phases if len(bins) else []
     return Transfers(
-        tuple(tuple(_moves(np.sort(some), old, new)) for some in phases),
+        tuple(tuple(moves_of(np.sort(some), old, new)) for some in phases),
         seconds=_last_end(phases, old, new, sizes, workers) / bandwidth,
         bound=_busiest(old, new, sizes, moved) / bandwidth,
     )
-
-
-def _moves(bins: Ints, old: Owners, new: Owners) -> list[Move]:
-    return [Move(bin, int(old[bin]), int(new[bin])) for bin in bins.tolist()]
 
 
 def _busiest(old: Owners, new: Owners, size: Floats, bins: Ints) -> float:

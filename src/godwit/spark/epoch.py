@@ -16,6 +16,7 @@ from godwit.errors import FencedError, GodwitError, IncompatibleError
 from godwit.inspect.report import EpochReport
 from godwit.log.intent import Intent
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.requests import StreamedUpdates
@@ -84,14 +85,14 @@ class Engine:
     is_bounded: bool = False  # the query ends with the input that is there at its start
     spark_query: StreamingQuery | None = None  # known soon after its start
     failure: BaseException | None = None
-    delivered: int = INITIAL  # the newest epoch
+    delivered: Epoch = INITIAL  # the newest epoch
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         faults.reach("commit", "after", epoch - 1)
         if self._is_over(epoch):
             raise EpochFailedError(STOPPED)
         try:
-            self._epoch(batch, epoch)
+            self._epoch(batch, Epoch(epoch))
         except BaseException as error:  # any other than an Exception would leave Spark waiting
             self.failure = self._cause(error)
             raise EpochFailedError(_brief(self.failure)) from None
@@ -115,7 +116,7 @@ class Engine:
             return fenced
         return error
 
-    def _epoch(self, batch: DataFrame, epoch: int) -> None:
+    def _epoch(self, batch: DataFrame, epoch: Epoch) -> None:
         spark = batch.sparkSession
         self.ticker.hold()
         if not self.is_bounded:  # then Spark reads those alone that were there at the start

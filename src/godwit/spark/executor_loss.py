@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from pyspark import SparkContext
 
+from godwit.model.ids import ExecutorId
 from godwit.placement.slots import Placement
 from godwit.spark.executors import live
 
@@ -29,7 +30,7 @@ class LossWatch:
         self._tag = f"godwit-{uuid.uuid4().hex}"
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="godwit-watch", daemon=True)
-        self.lost: frozenset[str] = frozenset()
+        self.lost: frozenset[ExecutorId] = frozenset()
 
     def __enter__(self) -> Self:
         if self._needed:
@@ -58,5 +59,5 @@ class LossWatch:
                 if self.lost:
                     self._context.cancelJobsWithTag(self._tag)
 
-    def _note(self, executors: frozenset[str]) -> None:
+    def _note(self, executors: frozenset[ExecutorId]) -> None:
         self.lost |= executors - live(self._context)

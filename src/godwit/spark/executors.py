@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from godwit.model.ids import ExecutorId
 from godwit.worker.executor_process import executor_id
 
 LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"  # runs a task where its records come from
@@ -34,9 +35,10 @@ def can_stay(context: SparkContext) -> bool:
     return context._jsc.sc().conf().getBoolean(LOCALITY, True) is False
 
 
-def live(context: SparkContext) -> frozenset[str]:
+def live(context: SparkContext) -> frozenset[ExecutorId]:
     """The executors that there are now, by Spark's id of them."""
-    return frozenset(filter(None, context._jsc.sc().getExecutorIds().mkString(",").split(",")))
+    ids = context._jsc.sc().getExecutorIds().mkString(",").split(",")
+    return frozenset(ExecutorId(id) for id in ids if id)
 
 
 def await_idle(context: SparkContext, executors: Iterable[str]) -> bool:
@@ -64,18 +66,18 @@ class Executors:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._hosts: dict[str, str] = {}  # of all that have ever been welcomed
-        self._tried: frozenset[str] = frozenset()  # those for which a job was started
+        self._hosts: dict[ExecutorId, str] = {}  # of all that have ever been welcomed
+        self._tried: frozenset[ExecutorId] = frozenset()  # those for which a job was started
         self._welcoming: threading.Thread | None = None
 
-    def ready(self) -> dict[str, str]:
+    def ready(self) -> dict[ExecutorId, str]:
         """By Spark's id: the host. The first call waits for those that there are."""
         if not self._hosts:
             self._hosts |= self.visit(prepare)
         living = self.welcome()
         return {executor: self._hosts[executor] for executor in living & self._hosts.keys()}
 
-    def welcome(self) -> frozenset[str]:
+    def welcome(self) -> frozenset[ExecutorId]:
         """Let those that have joined get ready, busy until then; returns all that live."""
         living = live(self._spark.sparkContext)
         new = living - self._hosts.keys()
@@ -90,7 +92,7 @@ class Executors:
             self._tried |= new
         return living
 
-    def have_changed(self, placed: Collection[str]) -> bool:
+    def have_changed(self, placed: Collection[ExecutorId]) -> bool:
         """Are others ready than those that were `placed`, or is there one to be welcomed?"""
         living, known = live(self._spark.sparkContext), self._hosts.keys()
         if living & known != set(placed):
@@ -98,10 +100,10 @@ class Executors:
         welcoming = self._welcoming is not None and self._welcoming.is_alive()
         return not welcoming and not living <= known | self._tried
 
-    def visit(self, do: Callable[[], None], rounds: int = ROUNDS) -> dict[str, str]:
+    def visit(self, do: Callable[[], None], rounds: int = ROUNDS) -> dict[ExecutorId, str]:
         """Run tasks until each executor that lives has done it, unless one has no time for that;
         returns those that have, with their hosts."""
-        seen: dict[str, str] = {}
+        seen: dict[ExecutorId, str] = {}
         for _ in range(rounds):
             living = live(self._spark.sparkContext)
             if living <= seen.keys():

@@ -20,6 +20,7 @@ from godwit.errors import CheckpointError, ConfigError, DamagedFileError
 from godwit.log import spark_log
 from godwit.log.history import History
 from godwit.log.layout import FORMAT, HOME, SPARK
+from godwit.model.ids import Epoch
 from godwit.spark.initial_state import load
 from godwit.spark.pinning import Pinning
 from godwit.storage.fence import FencedDirectory
@@ -210,7 +211,7 @@ def go_on(
     query, offsets = spark_log.query_id(log), spark_log.offsets_digest(log, old.batch)
     assert query is not None
     assert offsets is not None
-    load(driver, initial, pinning, epoch=old.batch, query=query, offsets=offsets)
+    load(driver, initial, pinning, epoch=Epoch(old.batch), query=query, offsets=offsets)
 
 
 def _seed(old: SparkCheckpoint, log: LocalStore, sources: int) -> None:

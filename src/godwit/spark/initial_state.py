@@ -10,6 +10,7 @@ from godwit.driver.driver import Driver
 from godwit.driver.published import INITIAL
 from godwit.errors import ConfigError
 from godwit.log.intent import Intent
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.operators.base import Operator
 from godwit.operators.event_machine import EventMachine
@@ -108,7 +109,7 @@ def load(
     initial: Mapping[str, Mapping[str, DataFrame]],
     pinning: Pinning,
     *,
-    epoch: int = INITIAL,
+    epoch: Epoch = INITIAL,
     query: str = "",
     offsets: str = "",
 ) -> None:
@@ -120,7 +121,7 @@ def load(
     for name, operator in driver.operators.items():
         routing = intent.routings[name]
         clocks = (None,) * operator.inputs
-        group = [Receipt(worker, clocks=clocks) for worker in range(routing.workers)]
+        group = [Receipt(WorkerId(one), clocks=clocks) for one in range(routing.workers)]
         for table, rows in initial.get(name, {}).items():
             work = replace(driver.work(intent, name), operator=Load(operator, table))
             slots = pinning.slots(rows.sparkSession, driver.placements.placement, routing.workers)

@@ -10,6 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from godwit import faults
 from godwit.model.hashing import is_cheap
+from godwit.model.ids import SlotId, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.spark.executors import is_alone
@@ -43,7 +44,7 @@ class Worker:
     """
 
     def __init__(
-        self, work: Work, workers: Mapping[int, int] | None, keeper: KeeperSpec | None
+        self, work: Work, workers: Mapping[SlotId, WorkerId] | None, keeper: KeeperSpec | None
     ) -> None:
         self._work = work
         self._workers = workers  # by slot
@@ -52,13 +53,13 @@ class Worker:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        part = context.partitionId()
-        worker = part if self._workers is None else self._workers.get(part)
+        slot = SlotId(context.partitionId())
+        worker = WorkerId(slot) if self._workers is None else self._workers.get(slot)
         if self._keeper is not None:
             ensure(replace(self._keeper, executor=executor_id()))
         if worker is None:  # Spark ends a Python process that leaves its input unread
             if any(batch.num_rows for batch in batches):
-                raise RuntimeError(f"slot {part} has records, but no worker")
+                raise RuntimeError(f"slot {slot} has records, but no worker")
             return
         receipt = replace(self._work.run(worker, batches), place=executor_id())
         yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})

@@ -19,7 +19,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from godwit.placement.slots import Placement
+from godwit.model.ids import ExecutorId, SlotId, WorkerId
+from godwit.placement.slots import Placement, by_worker
 from godwit.spark.executors import Executors, await_idle, can_stay, is_alone
 from godwit.spark.settings import settings
 from godwit.state.cache import CacheSpec
@@ -40,14 +41,14 @@ class Slots:
 
     anchor: DataFrame
     keys: Sequence[int]
-    places: Sequence[str]
+    places: Sequence[ExecutorId]
     made_for: Placement
-    of_worker: Sequence[int] = ()
+    of_worker: Sequence[SlotId] = ()
 
     @property
-    def workers(self) -> dict[int, int]:
+    def workers(self) -> dict[SlotId, WorkerId]:
         """By partition: its worker."""
-        return {part: worker for worker, part in enumerate(self.of_worker)}
+        return {slot: worker for worker, slot in by_worker(self.of_worker)}
 
     @property
     def are_cached(self) -> bool:
@@ -70,7 +71,7 @@ class Slots:
             and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
         )
 
-    def complete(self, executors: Collection[str]) -> None:
+    def complete(self, executors: Collection[ExecutorId]) -> None:
         """Cache the parts again, anywhere, whose executor is not among these."""
         lost = [slot for slot, place in enumerate(self.places) if place not in executors]
         if lost:
@@ -94,14 +95,15 @@ class Pinning:
         self._executors = Executors(spark)
         self._slots: Slots | None = None
         self._age = 0  # of the slots, in epochs
-        self._complete_with: frozenset[str] = frozenset()  # executors when all slots were cached
+        # The executors when all slots were cached.
+        self._complete_with: frozenset[ExecutorId] = frozenset()
 
     @cached_property
     def is_possible(self) -> bool:
         """Are there executors that workers can stay on?"""
         return can_stay(self._context) and not is_alone(self._context)
 
-    def executors(self) -> dict[str, str]:
+    def executors(self) -> dict[ExecutorId, str]:
         """The executors that are ready when an epoch begins, with their hosts; none where workers
         cannot be pinned."""
         if not self.is_possible:
@@ -169,7 +171,7 @@ class Pinning:
         return same and slots.are_cached and self._age < BEARABLE
 
 
-def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:
+def assign(places: Sequence[ExecutorId], homes: Sequence[ExecutorId]) -> list[SlotId]:
     """A slot for each worker: at its home, or where there is one, if that has none left.
 
     >>> assign(["a", "b", "a", "b"], ["b", "b", "a"])
@@ -177,23 +179,23 @@ def assign(places: Sequence[str], homes: Sequence[str]) -> list[int]:
     >>> assign(["a", "a", "a"], ["b", "a"])
     [1, 0]
     """
-    free = dict(enumerate(places))
-    chosen: dict[int, int] = {}
-    for worker, home in enumerate(homes):
+    free = {SlotId(number): place for number, place in enumerate(places)}
+    chosen: dict[WorkerId, SlotId] = {}
+    for worker, home in by_worker(homes):
         here = next((slot for slot, place in free.items() if place == home), None)
         if here is not None:
             chosen[worker] = here
             del free[here]
-    for worker in range(len(homes)):
+    for worker, _ in by_worker(homes):
         if worker not in chosen:
             chosen[worker] = next(iter(free))
             del free[chosen[worker]]
-    return [chosen[worker] for worker in range(len(homes))]
+    return [chosen[worker] for worker, _ in by_worker(homes)]
 
 
 def _cached(
     spark: SparkSession, keys: Sequence[int], executors: int
-) -> tuple[DataFrame, list[str]]:
+) -> tuple[DataFrame, list[ExecutorId]]:
     """An anchor, and the executor of each of its parts."""
     with settings(spark, {"spark.sql.adaptive.enabled": "false"}):  # it would unite small parts
         rows = spark.createDataFrame([(key,) for key in keys], f"{SLOT} int")

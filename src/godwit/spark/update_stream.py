@@ -7,6 +7,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from godwit.errors import ConfigError
+from godwit.model.ids import BinId, WorkerId
 from godwit.model.requests import StreamedUpdates
 from godwit.spark.route import column
 
@@ -52,7 +53,8 @@ def _updates(id: str, rows: list[Row]) -> StreamedUpdates:
     def number(value: int | None) -> int:
         return -1 if value is None else value  # which is refused, with the reason
 
-    updates = sorted({(row.epoch, number(row.bin), number(row.worker)) for row in rows}, key=repr)
+    found = {(row.epoch, BinId(number(row.bin)), WorkerId(number(row.worker))) for row in rows}
+    updates = sorted(found, key=repr)
     operators = {row.operator for row in rows}
     workers = {row.workers for row in rows if row.workers is not None}
     bins = {(epoch, bin) for epoch, bin, _ in updates}

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from godwit.errors import DamagedFileError, GodwitError, IncompatibleError
 from godwit.model.files import FileRef, WrittenFile
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.routing import SEGMENTS
 from godwit.state.run import Run, segment_offsets
 from godwit.state.table import TableSpec
@@ -42,8 +43,8 @@ class Meta:
 
     operator: str
     table: str
-    epoch: int
-    worker: int
+    epoch: Epoch
+    worker: WorkerId
     kind: Kind
     offsets: tuple[int, ...]
 
@@ -127,8 +128,8 @@ def write(
     rows: pa.Table,
     *,
     operator: str,
-    epoch: int,
-    worker: int,
+    epoch: Epoch,
+    worker: WorkerId,
     kind: Kind,
 ) -> WrittenFile:
     """Write `rows`, which are in hash order, under a name that no other attempt uses."""

@@ -24,6 +24,7 @@ from godwit.log.restore import restore
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.files import FileRef
 from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
@@ -170,7 +171,8 @@ class Epochs:
         return [row for rows in snapshot.read() for row in rows.to_pylist()]
 
     def _run(self, epoch: int) -> None:
-        decided = self._driver.begin(epoch, NO_SPARK, str(epoch), executors=self._executors)
+        executors = {ExecutorId(one): host for one, host in self._executors.items()}
+        decided = self._driver.begin(Epoch(epoch), NO_SPARK, str(epoch), executors=executors)
         if isinstance(decided, Intent):
             rows, receipts = self._batches[epoch], {}
             for step in self._steps[: self._steps.index(self._operator) + 1]:
@@ -204,7 +206,7 @@ class Epochs:
         hashes = self._hashes(batch.select(work.operator.key.names))
         owners = routing.owners_at(hashes)
         routed = batch.append_column(HASH, pa.array(hashes))
-        for worker in range(routing.workers):
+        for worker in map(WorkerId, range(routing.workers)):
             mine = routed.filter(pa.array(owners == worker))
             if work.is_ordered:
                 mine = in_order(mine, work.operator)
@@ -212,9 +214,9 @@ class Epochs:
             receipt = replace(alone.run(worker, mine.to_batches()), place=self._place(worker))
             yield Receipt.from_text(receipt.to_text())
 
-    def _place(self, worker: int) -> str:
+    def _place(self, worker: WorkerId) -> ExecutorId:
         placement = self._driver.placements.placement
-        return placement.homes[worker] if placement else ""
+        return placement.homes[worker] if placement else NO_EXECUTOR
 
     def _cache(self, worker: int) -> CacheSpec:
         """Each worker is an executor of its own."""

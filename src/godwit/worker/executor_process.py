@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, Self
 
+from godwit.model.ids import ExecutorId
+
 JAVA: Final = "java"
 DRIVER: Final = "driver"  # as Spark calls the only executor of a session on one machine
 POLL: Final = 0.2
@@ -60,7 +62,7 @@ def jvm() -> Process | None:
     return None
 
 
-def executor_id() -> str:
+def executor_id() -> ExecutorId:
     """The id that Spark gave to the executor of this process.
 
     The JVM of a session on one machine was started without one: it is the driver. Where no JVM is
@@ -69,8 +71,8 @@ def executor_id() -> str:
     if (process := jvm()) is not None:
         with suppress(OSError):
             line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
-            return dict(pairwise(line.split("\0"))).get("--executor-id", DRIVER)
-    return Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]).name or DRIVER
+            return ExecutorId(dict(pairwise(line.split("\0"))).get("--executor-id", DRIVER))
+    return ExecutorId(Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]).name or DRIVER)
 
 
 def _status(pid: int) -> list[str] | None:

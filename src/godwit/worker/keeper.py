@@ -22,6 +22,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.layout import generation_name, intent_name, manifest_name
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import Manifest
 from godwit.placement.slots import Held
 from godwit.state.cache import TOUCH_SECONDS, CacheSpec
@@ -54,7 +55,7 @@ class KeeperSpec:
     checkpoint: Store
     generation: int
     cache: CacheSpec
-    executor: str
+    executor: ExecutorId
 
     def to_text(self) -> str:
         fields = self.checkpoint, self.generation, self.cache, self.executor
@@ -69,7 +70,7 @@ class KeeperSpec:
 class Whole:
     """A replica that was there with all its files, as of an epoch."""
 
-    epoch: int
+    epoch: Epoch
     share: Share
 
 
@@ -91,7 +92,7 @@ class Keeper:
         self._files = spec.cache.open(self._history.files, yields=True)
         self._manifest: Manifest | None = None
         self._intent: Intent | None = None
-        self._whole: dict[int, Whole] = {}
+        self._whole: dict[WorkerId, Whole] = {}
         self._failed: dict[str, float] = {}  # when files could not be fetched
         self._told: KeeperProgress | None = None
         self._told_at = 0.0
@@ -167,7 +168,7 @@ class Keeper:
             log.warning("%s", error)
         return self._files.has(ref)
 
-    def _tell(self, epoch: int, needs: Needs, wanted: Mapping[str, FileRef]) -> set[str]:
+    def _tell(self, epoch: Epoch, needs: Needs, wanted: Mapping[str, FileRef]) -> set[str]:
         """Report what is here now, if that is not what was reported last; returns its names."""
         files = [*wanted.values(), *needs.own.values()]
         here = self._files.here(files)
@@ -190,7 +191,9 @@ class Keeper:
         self._told_at = self._clock()
         return here
 
-    def _held(self, epoch: int, replicas: Mapping[int, Share], here: set[str]) -> dict[int, Held]:
+    def _held(
+        self, epoch: Epoch, replicas: Mapping[WorkerId, Share], here: set[str]
+    ) -> dict[WorkerId, Held]:
         before, self._whole = self._whole, {}
         found = {}
         for worker, share in replicas.items():

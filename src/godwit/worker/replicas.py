@@ -13,8 +13,9 @@ from godwit.log.intent import Intent
 from godwit.log.layout import REPLICAS, replicas_name
 from godwit.log.records import decode_as, encode
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import Manifest
-from godwit.placement.slots import Held
+from godwit.placement.slots import Held, by_worker
 from godwit.state.run import slices_of
 from godwit.storage.store import Store
 
@@ -29,7 +30,7 @@ class Share:
     files: Mapping[str, FileRef]  # older ones first, table by table
 
     @classmethod
-    def of(cls, worker: int, intent: Intent, manifest: Manifest) -> Self:
+    def of(cls, worker: WorkerId, intent: Intent, manifest: Manifest) -> Self:
         slices = {
             name: slices_of(routing)[worker].tolist()
             for name, routing in intent.routings.items()
@@ -49,18 +50,18 @@ class Needs:
     """The files that an executor should have: of its own workers, and of those it stands by for."""
 
     own: Mapping[str, FileRef]
-    replicas: Mapping[int, Share]
+    replicas: Mapping[WorkerId, Share]
 
     @classmethod
-    def of(cls, executor: str, intent: Intent, manifest: Manifest) -> Self:
+    def of(cls, executor: ExecutorId, intent: Intent, manifest: Manifest) -> Self:
         placement = intent.placement.placement if intent.placement else None
         own: dict[str, FileRef] = {}
-        for worker, home in enumerate(placement.homes if placement else ()):
+        for worker, home in by_worker(placement.homes if placement else ()):
             if home == executor:
                 own |= Share.of(worker, intent, manifest).files
         replicas = {
             worker: Share.of(worker, intent, manifest)
-            for worker, executors in enumerate(placement.replicas if placement else ())
+            for worker, executors in by_worker(placement.replicas if placement else ())
             if executor in executors
         }
         return cls(own, replicas)
@@ -90,10 +91,10 @@ class KeeperProgress:
     since its process `pid` started. `failed` are files that it could not fetch.
     """
 
-    executor: str
+    executor: ExecutorId
     pid: int
-    epoch: int
-    workers: Mapping[int, Held]
+    epoch: Epoch
+    workers: Mapping[WorkerId, Held]
     bytes: int
     seconds: float
     failed: Sequence[str] = ()
@@ -111,7 +112,7 @@ class KeeperProgress:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        workers = {int(worker): Held(**held) for worker, held in data["workers"].items()}
+        workers = {WorkerId(int(one)): Held(**held) for one, held in data["workers"].items()}
         return cls(**{**data, "workers": workers, "failed": tuple(data["failed"])})
 
 
@@ -121,7 +122,7 @@ def write_progress(files: Store, generation: int, progress: KeeperProgress) -> N
     files.replace(name, encode(KIND, progress.to_json()))
 
 
-def clear_progress(files: Store, generation: int, executor: str | None = None) -> None:
+def clear_progress(files: Store, generation: int, executor: ExecutorId | None = None) -> None:
     """Delete what an executor said; without one, all that was said before this generation."""
     if executor is not None:
         files.delete(replicas_name(generation, executor))
@@ -132,7 +133,7 @@ def clear_progress(files: Store, generation: int, executor: str | None = None) -
             files.delete(f"{REPLICAS}/{name}")
 
 
-def read_reports(files: Store, generation: int) -> dict[str, KeeperProgress]:
+def read_reports(files: Store, generation: int) -> dict[ExecutorId, KeeperProgress]:
     """What the executors of a generation say, by their ids; a file that is damaged says nothing."""
     found = {}
     for name in files.list_files(REPLICAS):
@@ -146,6 +147,6 @@ def read_reports(files: Store, generation: int) -> dict[str, KeeperProgress]:
     return found
 
 
-def read_progress(files: Store, generation: int) -> dict[str, Mapping[int, Held]]:
+def read_progress(files: Store, generation: int) -> dict[ExecutorId, Mapping[WorkerId, Held]]:
     """How far the replicas of each executor are, by worker; of what is missing nothing is known."""
     return {name: report.workers for name, report in read_reports(files, generation).items()}

@@ -17,6 +17,7 @@ from godwit import faults
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.files import EVERYWHERE, FileRef, WrittenFile
 from godwit.model.hashing import Hashes, hash_rows
+from godwit.model.ids import Epoch, WorkerId
 from godwit.model.keys import flat
 from godwit.model.loads import Counts, Loads
 from godwit.model.receipt import Receipt
@@ -45,7 +46,7 @@ class Ahead:
     the `slices` that it will have.
     """
 
-    segments: Mapping[int, Sequence[int]]
+    segments: Mapping[WorkerId, Sequence[int]]
     slices: Slices
     seconds: float
 
@@ -55,10 +56,10 @@ class Work:
     """The work of all workers of one operator and epoch; it is sent to executors as it is."""
 
     operator: Operator
-    epoch: int
+    epoch: Epoch
     store: Store  # the files of the checkpoint below `godwit/`
     trees: Mapping[str, Tree]
-    merges: Mapping[str, Mapping[int, Sequence[Merge]]]  # by table and worker
+    merges: Mapping[str, Mapping[WorkerId, Sequence[Merge]]]  # by table and worker
     cache: CacheSpec
     bins: int
     slices: Slices  # in which workers have bins
@@ -74,7 +75,7 @@ class Work:
 
     def run(
         self,
-        worker: int,
+        worker: WorkerId,
         batches: Iterable[pa.RecordBatch],
         clock: Callable[[], float] = perf_counter,
     ) -> Receipt:
@@ -91,7 +92,7 @@ class Work:
 
 
 class _Attempt:
-    def __init__(self, work: Work, worker: int, clock: Callable[[], float]) -> None:
+    def __init__(self, work: Work, worker: WorkerId, clock: Callable[[], float]) -> None:
         self.work = work
         self.clock = clock
         self.operator = work.prefold.operator if work.prefold else work.operator

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from godwit.log.history import History
+from godwit.model.ids import WorkerId
 from godwit.placement.handover import LAG
 from godwit.placement.slots import Placement
 from godwit.worker.replicas import Share
@@ -94,7 +95,7 @@ def share(home: Path, epoch: int, worker: int) -> int:
     intent, manifest = history.intent(epoch), history.manifest(epoch)
     assert intent is not None
     assert manifest is not None
-    return sum(ref.bytes for ref in Share.of(worker, intent, manifest).files.values())
+    return sum(ref.bytes for ref in Share.of(WorkerId(worker), intent, manifest).files.values())
 
 
 def test_whatever_is_killed_nothing_is_lost_and_nothing_counted_twice(home: Path) -> None:

@@ -23,7 +23,7 @@ from godwit.migration.strategies.bins import Bins, in_turn, left, sought
 from godwit.migration.strategies.fluid import Fluid, fluid
 from godwit.migration.strategies.matched import Matched, matched
 from godwit.migration.strategies.paced import UNREADY_EPOCHS, Paced, paced
-from godwit.model.routing import Move, Routing
+from godwit.model.routing import Move, Routing, moves_of
 
 STRATEGIES: Final[tuple[type[Strategy], ...]] = (AllAtOnce, Fluid, Batched, Matched, Paced)
 
@@ -86,5 +86,5 @@ def steps(strategy: Strategy, routing: Routing, target: Routing) -> Iterator[lis
     while len(left(routing, target)):
         bins = strategy.step(routing, target, waited)
         waited = 0 if len(bins) or waited is None else waited + 1
-        yield [Move(b, int(routing.owners[b]), int(target.owners[b])) for b in bins.tolist()]
+        yield list(moves_of(bins, routing.owners, target.owners))
         routing = routing.toward(target, bins)

@@ -7,9 +7,11 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Protocol, Self
 
 from godwit.migration.strategies.bins import Bins, left
+from godwit.model.ids import WorkerId
 from godwit.model.routing import Routing
 
-Ready = Mapping[int, Collection[int]] | None  # by worker: the segments of which it has all files
+# By worker: the segments of which it has all files.
+Ready = Mapping[WorkerId, Collection[int]] | None
 
 NOTHING: Final[Ready] = MappingProxyType({})
 

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from godwit.model.ids import WorkerId
 from godwit.model.routing import SEGMENTS, Routing
 
 Bins = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ def in_turn(routing: Routing, target: Routing) -> Bins:
     return chosen
 
 
-def sought(routing: Routing, target: Routing) -> dict[int, list[int]]:
+def sought(routing: Routing, target: Routing) -> dict[WorkerId, list[int]]:
     """By destination: the segments of which it has still to get bins, in the order of their steps.
 
     >>> sought(Routing.even(128, 1), Routing.even(128, 2))[1][:3]
@@ -44,7 +45,7 @@ def sought(routing: Routing, target: Routing) -> dict[int, list[int]]:
     seeks = np.zeros((target.workers, SEGMENTS), np.bool_)
     seeks[target.owners[bins][:, None], segments_of(target.bins, bins)] = True
     workers = np.flatnonzero(seeks.any(axis=1)).tolist()
-    return {worker: np.flatnonzero(seeks[worker]).tolist() for worker in workers}
+    return {WorkerId(one): np.flatnonzero(seeks[one]).tolist() for one in workers}
 
 
 def segments_of(count: int, bins: Bins) -> Bins:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from godwit.errors import ConfigError
 from godwit.migration.strategies.base import NOTHING, Estimate, Known, Ready, Strategy
 from godwit.migration.strategies.bins import Bins, left, segments_of, sought
+from godwit.model.ids import WorkerId
 from godwit.model.routing import SEGMENTS, Routing
 
 UNREADY_EPOCHS: Final = 8  # epochs without a step, after which bins move that are not ready
@@ -101,7 +102,7 @@ def paced(budget: str = "20%") -> Strategy:
 
 
 def _are_ready(
-    target: Routing, bins: Bins, ready: Mapping[int, Collection[int]]
+    target: Routing, bins: Bins, ready: Mapping[WorkerId, Collection[int]]
 ) -> npt.NDArray[np.bool_]:
     """Does the destination of each bin have the files of all its segments?"""
     has = np.zeros((target.workers, SEGMENTS), np.bool_)
