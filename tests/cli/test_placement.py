@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from godwit.cli import main
+from godwit.cli.patience import Patience
 from godwit.log import Intent
 from godwit.placement.slots import Held
 from godwit.testing.simulation import OperatorSimulation
@@ -179,11 +180,11 @@ def test_workers_that_are_not_pinned(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_request_for_executors_of_an_application_that_has_ended(
-    query: Placed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    query: Placed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("godwit.cli.requests.ANSWER_SECONDS", 0.2)
-    assert main(["handover", str(query.checkpoint), "0", "1"]) == 3
-    assert main(["drain", str(query.checkpoint), "1"]) == 3
+    brief = Patience(answer=0.2)
+    assert main(["handover", str(query.checkpoint), "0", "1"], brief) == 3
+    assert main(["drain", str(query.checkpoint), "1"], brief) == 3
     query.sim.restart()
     query.sim.executors = dict(EXECUTORS)
     query.sim.feed(words("a"))

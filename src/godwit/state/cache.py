@@ -260,8 +260,18 @@ class _Opened:
     the time that one stays without being used, are bounded.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        max_files: int = MAX_OPENED,
+        idle_seconds: float = IDLE_SECONDS,
+        touch_seconds: float = TOUCH_SECONDS,
+    ) -> None:
         self._clock = clock
+        self._max_files = max_files
+        self._idle_seconds = idle_seconds
+        self._touch_seconds = touch_seconds
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 
@@ -273,7 +283,7 @@ class _Opened:
             entry = self._entries.get(local)
             if entry is None or entry.file.spec != spec:
                 return None
-            if entry.copied and now - entry.touched > TOUCH_SECONDS:
+            if entry.copied and now - entry.touched > self._touch_seconds:
                 if not _touch(local):
                     del self._entries[local]
                     return None
@@ -296,7 +306,7 @@ class _Opened:
     def _expire(self, now: float) -> None:
         while self._entries:
             oldest = next(iter(self._entries.values()))
-            if len(self._entries) <= MAX_OPENED and now - oldest.used <= IDLE_SECONDS:
+            if len(self._entries) <= self._max_files and now - oldest.used <= self._idle_seconds:
                 return
             self._entries.popitem(last=False)
 
