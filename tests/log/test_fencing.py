@@ -15,6 +15,7 @@ from godwit.errors import FencedError
 from godwit.log import History, Journal
 from godwit.storage.local import LocalStore
 from tests.support.log_samples import files_below, intent_of, journal_at, manifest_of, run
+from tests.support.processes import forks
 
 OPENERS = 6
 
@@ -203,8 +204,7 @@ def _open(root: Path, taken: "multiprocessing.Queue[int]") -> None:
 
 
 def test_racing_processes_take_different_generations(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # so that all are there at about the same time
+    context = forks()
     taken: multiprocessing.Queue[int] = context.Queue()
     openers = [context.Process(target=_open, args=(tmp_path, taken)) for _ in range(OPENERS)]
     for opener in openers:
