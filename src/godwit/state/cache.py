@@ -34,7 +34,9 @@ SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
 MAX_OPENED: Final = 2048
 IDLE_SECONDS: Final = 120.0
 TOUCH_SECONDS: Final = 5.0
-LINK: Final = "link"  # a file of this name, in the cache of an executor, bounds what it fetches
+RATE_FILE: Final = (
+    "link"  # a file of this name, in the cache of an executor, bounds what it fetches
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ class CacheSpec:
     def open(self, store: Store, *, yields: bool = False) -> FileCache:
         """The local files of a checkpoint; who `yields` fetches only while others do not."""
         rate = self.fetch_rate
-        link = RateLimit(self.path / LINK, rate, yields=yields) if rate else None
-        return FileCache(store, self.path, self.limit, link)
+        rate_limit = RateLimit(self.path / RATE_FILE, rate, yields=yields) if rate else None
+        return FileCache(store, self.path, self.limit, rate_limit)
 
     def delete(self) -> None:
         """Delete the cache of the executor that this process belongs to."""
@@ -76,7 +78,7 @@ class FileCache:
     At most `limit` bytes stay in `directory`, apart from what other processes added since this one
     last looked (at most a sixteenth of the limit each). Files larger than the limit, and all files
     when the directory cannot be written, are mapped where they are. What is read from the
-    checkpoint passes over the `link`, if there is one.
+    checkpoint keeps to the `rate_limit`, if there is one.
     """
 
     def __init__(
@@ -84,14 +86,14 @@ class FileCache:
         store: Store,
         directory: Path,
         limit: int,
-        link: RateLimit | None = None,
+        rate_limit: RateLimit | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._location = str(store)
         self._directory = directory
         self._limit = limit
-        self._link = link
+        self._rate_limit = rate_limit
         self._clock = clock
         self.fetched_bytes = 0  # read from the checkpoint by this object
         self.fetch_seconds = 0.0  # that this took
@@ -198,10 +200,10 @@ class FileCache:
         return True
 
     def _chunks(self, ref: FileRef) -> Iterator[memoryview]:
-        """The bytes of an original, at the pace of the link; raises if they are not right."""
+        """The bytes of an original, at the pace of the limit; raises if they are not right."""
         for chunk in verified_chunks(self._store, ref):
-            if self._link is not None:
-                self._link.take(len(chunk))
+            if self._rate_limit is not None:
+                self._rate_limit.take(len(chunk))
             yield chunk
 
     @contextmanager
