@@ -13,8 +13,7 @@ from godwit.errors import ConfigError
 from godwit.model.description import OperatorDescription
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
-from godwit.operators import definition
-from godwit.operators import user_function
+from godwit.operators import definition, user_function
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.definition import INPUT
 from godwit.operators.events import NOTICES, Arrivals, EventLoop, Function, Side

@@ -15,8 +15,7 @@ from godwit.errors import GodwitError, OperatorError
 from godwit.model.description import OperatorDescription
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
-from godwit.operators import definition
-from godwit.operators import user_function
+from godwit.operators import definition, user_function
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.cells.base import Cells
 from godwit.operators.convert import MisfitError, elements, rows
