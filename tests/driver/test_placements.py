@@ -84,6 +84,6 @@ def test_a_worker_that_ran_at_two_places_ran_at_none_of_them(tmp_path: Path) -> 
     sim = simulate(tmp_path)
     sim.feed(words("a"))
     manifest = publish(sim.driver, 1)
-    one, two, other = (WorkerStatistics(w, place=p) for w, p in ((0, "0"), (1, "1"), (1, "0")))
+    one, two, other = (WorkerStatistics(w, executor=p) for w, p in ((0, "0"), (1, "1"), (1, "0")))
     told = replace(manifest, receipts={"counts": (one, two), "more": (one, other)})
-    assert told.places == {0: "0"}
+    assert told.executors == {0: "0"}

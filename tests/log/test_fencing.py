@@ -194,7 +194,7 @@ def test_a_driver_that_is_stopped_in_mid_epoch_and_woken_after_a_takeover(
     driver.join()
     assert files_below(tmp_path) == before
     woken = where == "manifest after"  # it had published before it was stopped, so it is adopted
-    assert published.places == {0: "woken" if woken else "took over"}
+    assert published.executors == {0: "woken" if woken else "took over"}
     newer.publish(manifest_of(2))
 
 

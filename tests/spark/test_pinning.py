@@ -75,7 +75,7 @@ class Made:
         for _ in range(operators):
             used = self.pinning.slots(self.spark, wanted, len(wanted.slots))
         assert used is not None
-        return [used.places[part] for part in used.of_worker]
+        return [used.executors[part] for part in used.of_worker]
 
 
 def test_a_handover_gets_its_slot_however_new_the_others_are(

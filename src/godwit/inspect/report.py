@@ -195,7 +195,7 @@ class EpochReport:
             dict(parts),
             operators,
             backlog,
-            manifest.places,
+            manifest.executors,
             tuple(replicas),
             unread,
         )

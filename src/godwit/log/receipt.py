@@ -98,7 +98,7 @@ class Receipt:
             fetched=self.fetched,
             fetch_seconds=self.fetch_seconds,
             seconds=self.seconds,
-            place=self.place,
+            executor=self.place,
         )
 
 
