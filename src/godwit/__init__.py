@@ -41,8 +41,8 @@ from godwit.operators.windows import (
     tumbling,
 )
 from godwit.placement.slots import Held, Placement
-from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
 from godwit.spark.sinks import Sink, console, files, foreach_batch, memory, table
+from godwit.spark.spark_checkpoint import SparkCheckpoint, spark_checkpoint
 from godwit.spark.state_reader import read_state
 
 __all__ = [

@@ -17,7 +17,7 @@ from godwit.model.time import END
 from godwit.operators import user_function
 from godwit.operators.base import Hashes
 from godwit.operators.cells.base import Cells
-from godwit.operators.convert import MisfitError, elements, row_class, rows, to_python
+from godwit.operators.conversion import MisfitError, elements, row_class, rows, to_python
 from godwit.operators.definition import INPUT
 from godwit.state.keys import Groups, flat
 from godwit.state.timed import AT, KEY_HASH, moments, timed_spec, waiting

@@ -18,7 +18,7 @@ from godwit.model.time import Duration
 from godwit.operators import definition, user_function
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.cells.base import Cells
-from godwit.operators.convert import MisfitError, elements, rows
+from godwit.operators.conversion import MisfitError, elements, rows
 from godwit.operators.forms import Form
 from godwit.state.keys import Groups, distinct
 from godwit.state.table import TableSpec

@@ -123,7 +123,7 @@ class FileCache:
         """Is there nothing to fetch? Either the file is here, or it is too large to be."""
         return ref.bytes > self._limit or _touch(self._local(ref))
 
-    def here(self, refs: Iterable[FileRef]) -> set[str]:
+    def names_present(self, refs: Iterable[FileRef]) -> set[str]:
         """The names of those files that are in the directory now; none counts as used."""
         try:
             found = set(os.listdir(self._directory))

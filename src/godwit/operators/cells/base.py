@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from godwit.operators.convert import MisfitError, to_arrow, tuples
+from godwit.operators.conversion import MisfitError, to_arrow, tuples
 from godwit.state.keys import Groups
 from godwit.state.table import TableSpec
 

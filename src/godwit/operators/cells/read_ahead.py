@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import is_other
-from godwit.operators.convert import elements, namer
+from godwit.operators.conversion import elements, namer
 from godwit.state.keys import Groups
 
 _FIRST_KEYS = 16

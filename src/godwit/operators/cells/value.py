@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import Delta, is_other
-from godwit.operators.convert import to_python
+from godwit.operators.conversion import to_python
 from godwit.state.keys import Groups
 from godwit.state.table import DELETE, UPSERT
 
