@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="see --list")
     parser.add_argument("--list", action="store_true", help="name all workloads")
     parser.add_argument("--rate", default="10k", help="events a second (default: 10k)")
-    parser.add_argument("--workers", type=int, default=2, help="at the begin (default: 2)")
+    parser.add_argument("--workers", type=int, default=2, help="at the start (default: 2)")
     parser.add_argument("--for", dest="length", default="60 s", help="how long (default: 60 s)")
     parser.add_argument(
         "--warm-up",

@@ -19,10 +19,10 @@ import numpy as np
 
 from godwit.cli.output import note
 from godwit.planner.chain import Chain
-from godwit.planner.coarse import excess, merged
 from godwit.planner.iteration import SolveBlocks, SweepProgress, project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem, Projected
+from godwit.planner.task_merging import excess, merge_tasks
 from godwit.spark.projection import OnSpark
 from lab.bench.application import Bench
 from lab.bench.results import BenchResults
@@ -79,7 +79,7 @@ def _merging(report: BenchResults, chain: Chain) -> None:
     count = exact.count
     lines = []
     for most in (count // 2, count // 4, count // 10):
-        problem = merged(chain, ones, ones, TAU, GAMMA, most)
+        problem = merge_tasks(chain, ones, ones, TAU, GAMMA, most)
         coarse = project(problem)
         shares = excess(coarse, exact) / exact.problem.total
         mean = np.mean(np.concatenate(list(coarse.cost.values()))) / exact.problem.total

@@ -18,10 +18,10 @@ from godwit.planner import even, hashed, scattered, single_step
 from godwit.planner.assignment import Floats, intervals_in
 from godwit.planner.bin_assignment import Owners
 from godwit.planner.chain import Chain
-from godwit.planner.coarse import merged
 from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Projected
+from godwit.planner.task_merging import merge_tasks
 from lab.experiments.laboratory import Lab
 from lab.tools import plots
 from lab.tools.page import Findings, Section
@@ -85,7 +85,7 @@ class Month:
 
     def projected(self, tau: float, gamma: float, most: int) -> Projected:
         """Projected costs; of merged tasks where there are more than `most` partitionings."""
-        return project(merged(self.chain, self.load, self.size, tau, gamma, most))
+        return project(merge_tasks(self.chain, self.load, self.size, tau, gamma, most))
 
     def single_step(self, tau: float) -> Step:
         return lambda owners, nodes: (

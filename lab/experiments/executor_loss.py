@@ -147,7 +147,7 @@ class GodwitUnderLoss:
         began = max(self.reports)
         killed, known = lose(self.spark, victim, sign, after=self._epoch)
         epoch = began + 1
-        while any(one.place == victim for one in self._receipts(epoch)):
+        while any(one.executor == victim for one in self._receipts(epoch)):
             epoch += 1
         seconds = [receipt.seconds for receipt in self._receipts(epoch)]
         ended, report = self.reports[epoch]

@@ -55,7 +55,7 @@ def overhead(lab: Lab) -> Findings:
     about = (
         f"{keys:,} keys, {rate.until(SECOND) - 1:,} events a second, two workers on local[2]; "
         '"no routing" is one bin a worker, by which records are routed all the same. All keys are '
-        "known to Godwit from the begin, and none to Spark."
+        "known to Godwit from the start, and none to Spark."
     )
     return Findings(
         [

@@ -42,7 +42,7 @@ MEDIUM: Final = (100_000, 500_000)
 SMALL: Final = (2_000, 5_000)
 OURS: Final = "Godwit"
 ABOUT: Final = (
-    "Two workers on local[2], 1,000,000 keys, none of them known at the begin; events are there "
+    "Two workers on local[2], 1,000,000 keys, none of them known at the start; events are there "
     "before they are asked for. Every contender has the better of two sizes of epoch, and begins "
     "each of three turns with no state; of a turn's four epochs the first is not counted, and time "
     "ends with the last epoch that has events. Bars and rates are medians, with the lowest and the "

@@ -13,8 +13,8 @@ import numpy as np
 
 from godwit.inspect.targets import PLANNERS
 from godwit.planner.chain import Chain
-from godwit.planner.coarse import merged
 from godwit.planner.iteration import project
+from godwit.planner.task_merging import merge_tasks
 from lab.experiments.laboratory import Lab
 from lab.experiments.moves import WORKERS
 from lab.tools import plots
@@ -81,7 +81,7 @@ def projected(directory: Path) -> None:
     """Fill it with the costs of going back and forth, for bins of equal load and size."""
     equal = np.ones(BINS)
     chain = Chain.learn([WORKERS, WORKERS - 1, WORKERS])
-    project(merged(chain, equal, equal, TAU, GAMMA, partitionings=5_000), directory)
+    project(merge_tasks(chain, equal, equal, TAU, GAMMA, partitionings=5_000), directory)
 
 
 def mean(report: RunReport, begin: float, end: float) -> float:

@@ -58,7 +58,7 @@ def skew(lab: Lab) -> Findings:
     lengths = {label: _lengths(report) for label, report in reports.items()}
     figure = plots.curves(
         lengths,
-        "delivered, seconds after the begin",
+        "delivered, seconds since the start",
         "seconds since the epoch before",
         log="",
         moved=[(at, until)],

@@ -23,7 +23,7 @@ from lab.tools.spark_query import read_all
 
 T = TypeVar("T")
 
-WARM_UP = 2  # epochs skipped at the begin of a turn; the first may be a replay of another size
+WARM_UP = 2  # epochs skipped at the start of a turn; the first may be a replay of another size
 EPOCH_SECONDS = 600.0  # an epoch that takes longer is given up
 
 

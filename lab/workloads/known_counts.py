@@ -1,4 +1,4 @@
-"""Counts over keys that are all known from the begin."""
+"""Counts over keys that are all known from the start."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,7 +11,7 @@ from lab.workloads.counts import hash_count
 
 
 def hash_counts(keys: int, *, count: Callable[..., gw.Stream] = hash_count) -> Workload:
-    """Hash or key count over a domain of `keys` keys, all of which are known from the begin."""
+    """Hash or key count over a domain of `keys` keys, all of which are known from the start."""
     return Workload(
         count.__name__.replace("_", "-"),
         NUMBERED,

@@ -52,7 +52,7 @@ def timelines(reports: Mapping[str, RunReport]) -> Figure:
     handles += [Line2D([], [], color=plots.COLOURS[0], label="median")]
     handles += [Patch(color=colour, label=kind) for kind, colour in told.items()]
     figure.legend(handles=handles, ncols=5, fontsize=8, loc="outside upper right", frameon=False)
-    panels[-1].set_xlabel("when the event took place, seconds after the begin (grey: warm-up)")
+    panels[-1].set_xlabel("when the event took place, seconds since the start (grey: warm-up)")
     return figure
 
 
@@ -94,7 +94,7 @@ def memories(reports: Mapping[str, RunReport], group: Callable[[str], str] = str
             panel.plot([one.asked, ended], [height, height], color=looks[name]["color"], **below)
     panel.set_xlim(left=0)
     panel.set_ylim(bottom=0)
-    panel.set_xlabel("seconds after the begin (bars: state moves)")
+    panel.set_xlabel("seconds since the start (bars: state moves)")
     panel.set_ylabel(f"memory (PSS), {unit}")
     plots.add_legend(figure)
     return figure

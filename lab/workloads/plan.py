@@ -26,7 +26,7 @@ _MOVE: Final = re.compile(r"at (.+?) (?:to (\d+) workers?|rebalance)(?: with (\S
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMove:
-    """A migration that is asked for so many seconds after the begin: to a number of workers, to a
+    """A migration that is asked for so many seconds after the start: to a number of workers, to a
     routing, or to what balances the load that was measured until then (`rebalance`). Which bins
     workers get is up to a `planner`, if there is one; `projected` costs are for `markov`."""
 
@@ -73,7 +73,7 @@ class ScheduledMove:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """The executor of worker 0 leaves so many seconds after the begin: it is killed, or drained."""
+    """The executor of worker 0 leaves so many seconds after the start: it is killed, or drained."""
 
     at: float
     how: Literal["killed", "drained"] = "killed"
@@ -81,7 +81,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRun:
-    """What is to be run: `warm_up` seconds at the begin are not measured.
+    """What is to be run: `warm_up` seconds at the start are not measured.
 
     An epoch takes all events whose time has come, or at most `epoch_events` of them.
     """

@@ -1,6 +1,6 @@
 """Profiles: a count and a long text for each key, so that the state has gigabytes.
 
-With Godwit, whose state is known from the begin, and with Spark, whose store has to be filled.
+With Godwit, whose state is known from the start, and with Spark, whose store has to be filled.
 """
 
 from collections.abc import Callable, Mapping

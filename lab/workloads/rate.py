@@ -26,7 +26,7 @@ _FACTORS: Final = {None: 1, "k": 1_000, "M": 1_000_000}
 class Rate:
     """Stretches of a constant rate, each `(events, microseconds)`, which are repeated for ever.
 
-    Events are numbered from 0; times are microseconds since the begin.
+    Events are numbered from 0; times are microseconds since the start.
 
     >>> rate = Rate.parse("1k for 1 s, 3k for 500 ms")
     >>> rate.times(np.array([0, 999, 1000, 1001, 2500])).tolist()

@@ -43,7 +43,7 @@ class Recorder:
 
     @property
     def now(self) -> float:
-        """Seconds after the begin."""
+        """Seconds since the start."""
         return time.time() - self.began
 
     def say(self, line: str) -> None:

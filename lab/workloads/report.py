@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class DeliveredEpoch:
-    """Events `first` up to `last` became visible at `delivered`, seconds after the begin.
+    """Events `first` up to `last` became visible at `delivered`, seconds since the start.
 
     `moved` bins, by operator, have another worker than before, and so has a `share` of the records.
     """
@@ -49,7 +49,7 @@ class DeliveredEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ObservedMigration:
-    """A migration of one operator; times are seconds after the begin.
+    """A migration of one operator; times are seconds since the start.
 
     It moves `bins`, with a `share` of the bytes of the operator's state. If it is an executor that
     left, these are the bins of its workers, and the strategy says how it did.
@@ -77,7 +77,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class LatencyTimeline:
-    """By slots of 250 ms in which events took place: its begin, and the median and greatest latency
+    """By slots of 250 ms in which events took place: its start, and the median and greatest latency
     of its events, in seconds."""
 
     begin: Floats
@@ -112,7 +112,7 @@ class RunReport:
 
     Epochs are only added.
     `about` says what was run, and `closing` whether its outputs wait for windows to close; `memory`
-    has samples, seconds after the begin and MiB. `ending` says why it ended early, if it did.
+    has samples, seconds since the start and MiB. `ending` says why it ended early, if it did.
     """
 
     rate: Rate
@@ -144,7 +144,7 @@ class RunReport:
         )
 
     def visible(self, epoch: DeliveredEpoch) -> float:
-        """When the outputs of its events are visible, in seconds after the begin."""
+        """When the outputs of its events are visible, in seconds since the start."""
         after = bisect_right(self.epochs, epoch.number, key=lambda one: one.number)
         is_last = after == len(self.epochs)
         return self.epochs[after].delivered if self.closing and not is_last else epoch.delivered

@@ -41,13 +41,13 @@ from godwit.operators.windows import (
     tumbling,
 )
 from godwit.placement.slots import Held, Placement
-from godwit.spark.importing import SparkCheckpoint, spark_checkpoint
 from godwit.spark.sinks.console import console
 from godwit.spark.sinks.files import files
 from godwit.spark.sinks.foreach_batch import foreach_batch
 from godwit.spark.sinks.memory import memory
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.sinks.table import table
+from godwit.spark.spark_checkpoint import SparkCheckpoint, spark_checkpoint
 from godwit.spark.state_reader import read_state
 
 __all__ = [

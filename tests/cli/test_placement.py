@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from godwit.cli import main
+from godwit.cli.patience import Patience
 from godwit.log import Intent
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.slots import Held, by_worker
@@ -100,7 +101,9 @@ def test_status_tells_where_workers_are_and_how_far_their_replicas(
         intent = driver.begin(Epoch(epoch), "query", str(epoch), executors=EXECUTORS)
         assert isinstance(intent, Intent)
         receipts = [
-            replace(receipt, place=ExecutorId(str(receipt.worker)), fetched=1024 * receipt.worker)
+            replace(
+                receipt, executor=ExecutorId(str(receipt.worker)), fetched=1024 * receipt.worker
+            )
             for receipt in idle(driver, intent)["counts"]
         ]
         driver.commit(intent, {"counts": receipts})
@@ -180,11 +183,11 @@ def test_workers_that_are_not_pinned(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_request_for_executors_of_an_application_that_has_ended(
-    query: Placed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    query: Placed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("godwit.cli.requests.ANSWER_SECONDS", 0.2)
-    assert main(["handover", str(query.checkpoint), "0", "1"]) == 3
-    assert main(["drain", str(query.checkpoint), "1"]) == 3
+    brief = Patience(answer=0.2)
+    assert main(["handover", str(query.checkpoint), "0", "1"], brief) == 3
+    assert main(["drain", str(query.checkpoint), "1"], brief) == 3
     query.sim.restart()
     query.sim.executors = dict(EXECUTORS.items())
     query.sim.feed(words("a"))

@@ -10,7 +10,7 @@ import pytest
 from godwit.cli import main
 from godwit.cli import project as command
 from godwit.planner.chain import Chain
-from godwit.planner.iteration import here
+from godwit.planner.iteration import solve_in_process
 from godwit.planner.projected import Projected
 from tests.support.command_line import Running
 from tests.support.simulated import content, simulate, words
@@ -55,7 +55,7 @@ def test_migrations_are_planned_with_those_to_come_in_mind(
 
 def interrupted(solve: Callable[[int], int], blocks: Sequence[int]) -> Iterator[int]:
     """As by Ctrl-C when the first sweep is done."""
-    yield from here(solve, blocks)
+    yield from solve_in_process(solve, blocks)
     raise KeyboardInterrupt
 
 
@@ -68,7 +68,7 @@ def begun(
     given = ["project", str(query.checkpoint), "--out", str(tmp_path / "costs"), "--tau", "2"]
     given += ["--series", str(tmp_path / "series.txt")]
     with monkeypatch.context() as patched:
-        patched.setattr(command, "here", interrupted)
+        patched.setattr(command, "solve_in_process", interrupted)
         assert main(given) == 130
     capsys.readouterr()
     return given

@@ -13,6 +13,7 @@ import pytest
 
 from godwit.cli import apply, main, watch
 from godwit.cli import requests as asking
+from godwit.cli.patience import Patience
 from godwit.inspect.overview import Overview
 from godwit.migration.strategies import batched
 from godwit.model.routing import Routing
@@ -103,11 +104,11 @@ def test_an_overtaken_one_waits_again(
 
 
 def test_a_query_that_ends_meanwhile_is_told_and_nothing_was_asked(
-    moving: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    moving: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watch, "GONE_SECONDS", 0.0)
     moving.driver.journal.end()
-    assert main(["apply", str(moving.checkpoint), "--workers", "3", "--queue"]) == 3
+    queued = ["apply", str(moving.checkpoint), "--workers", "3", "--queue"]
+    assert main(queued, Patience(restart=0.0)) == 3
     first, second = capsys.readouterr().err.splitlines()
     assert first == "the query is not running (driver 1 has ended)"
     assert second.startswith("nothing was asked of the query")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from godwit.cli import main
-from godwit.cli import requests as asking
+from godwit.cli.patience import Patience
 from godwit.inspect.overview import Overview
 from godwit.migration.strategies import fluid
 from godwit.model.routing import Routing
@@ -16,17 +16,14 @@ from tests.support.simulated import drive, publish
 
 
 @pytest.fixture
-def refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Path:
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """A migration was open when the query went down; another was asked for, and refused at the
     start."""
     driver = drive(tmp_path, workers=1, bins=16, retention=3)
     publish(driver, 0)
     driver.requests.migrate("counts", Routing.even(16, 2), strategy=fluid())
     publish(driver, 1)
-    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.1)
-    assert main(["apply", str(tmp_path), "--workers", "3"]) == 3
+    assert main(["apply", str(tmp_path), "--workers", "3"], Patience(answer=0.1)) == 3
     publish(drive(tmp_path, retention=3), 2)
     capsys.readouterr()
     return tmp_path

@@ -9,6 +9,7 @@ import pytest
 from godwit.cli import main
 from godwit.cli import requests as asking
 from godwit.cli import stop as stopping
+from godwit.cli.patience import Patience
 from godwit.inspect.overview import Overview
 from godwit.model.requests import StopRequest
 from tests.support.command_line import Running
@@ -62,12 +63,9 @@ def test_one_that_does_not_end_in_time_is_told(
     assert query.command("stop", "--timeout", "0.5") == 0
 
 
-def test_nobody_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     publish(drive(tmp_path, workers=1, bins=4), 0)
-    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.1)
-    assert main(["stop", str(tmp_path)]) == 3
+    assert main(["stop", str(tmp_path)], Patience(answer=0.1)) == 3
     assert "request 1 is stored and waits" in capsys.readouterr().err
     driver = drive(tmp_path)  # the next start, for which it was not meant
     publish(driver, 1)

@@ -5,12 +5,14 @@ import re
 import socket
 import subprocess
 import sys
+from math import nan
 from pathlib import Path
 
 import pytest
 
-from godwit.cli import main, watch
+from godwit.cli import main
 from godwit.cli import requests as asking
+from godwit.cli.patience import Patience
 from godwit.cli.watch import follow, migration_of
 from godwit.log.history import History
 from godwit.log.spark_log import NO_SPARK
@@ -20,13 +22,12 @@ from godwit.model.routing import Routing
 from tests.support.command_line import Running
 from tests.support.simulated import drive, publish
 
+BRIEF = Patience(answer=0.2)
 
-def test_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+
+def test_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     publish(drive(tmp_path, workers=1, bins=4), 0)
-    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
-    assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
+    assert main(["apply", str(tmp_path), "--workers", "2"], BRIEF) == 3
     first, second = capsys.readouterr().err.splitlines()
     assert first == "request 1 is stored; the query has 0 s to answer"
     assert second == "request 1 is stored and waits: no query has answered within 0 s"
@@ -66,19 +67,18 @@ def test_a_query_whose_process_is_gone(
     assert re.search(rf"process {ended.pid} on .*: not running\n", capsys.readouterr().out)
     assert main(["status", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["driver"]["gone"]
-    monkeypatch.setattr(asking, "LOOK_SECONDS", None)  # nothing can be waited for
-    assert main(["apply", str(tmp_path), "--workers", "2"]) == 3
+    cannot_wait = Patience(look=nan)
+    assert main(["apply", str(tmp_path), "--workers", "2"], cannot_wait) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("request 1 is stored and waits: the query is not running")
     for command in ("status", "history"):
         assert main([command, str(tmp_path)]) == 0
         assert "request 1 (migrate) waits for the query's next epoch" in capsys.readouterr().out
-    monkeypatch.setattr(watch, "GONE_SECONDS", 0.0)
-    assert main(["watch", str(tmp_path)]) == 3
+    assert main(["watch", str(tmp_path)], Patience(restart=0.0)) == 3
     told = capsys.readouterr()
     assert told.out == "epoch 0: request 1 (migrate) waits for the query's next epoch\n"
     assert told.err.startswith("the query is not running")
-    assert main(["abort", str(tmp_path), "--json"]) == 3
+    assert main(["abort", str(tmp_path), "--json"], cannot_wait) == 3
     assert json.loads(capsys.readouterr().out)["answer"] == "waiting"
     monkeypatch.setattr(socket, "gethostname", lambda: "another")
     assert main(["status", str(tmp_path)]) == 0
@@ -101,11 +101,10 @@ def test_a_migration_whose_last_epoch_is_not_published_is_ending(
 
 
 def test_a_request_that_waited_and_is_refused_is_told(
-    moving: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    moving: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
     path = str(moving.checkpoint)
-    assert main(["apply", path, "--workers", "3"]) == 3
+    assert main(["apply", path, "--workers", "3"], BRIEF) == 3
     moving.epoch()
     capsys.readouterr()
     assert follow(moving.checkpoint, migration_of("counts", 2), json=False) == 1
@@ -121,13 +120,12 @@ def test_a_request_that_cannot_be_read_is_told(
 
 
 def test_a_request_that_waits_can_be_aborted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publish(drive(tmp_path, workers=1, bins=4), 0)
-    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.2)
-    assert main(["apply", str(tmp_path), "--workers", "2", "--json"]) == 3
+    assert main(["apply", str(tmp_path), "--workers", "2", "--json"], BRIEF) == 3
     assert json.loads(capsys.readouterr().out)["answer"] == "waiting"
-    assert main(["abort", str(tmp_path)]) == 3
+    assert main(["abort", str(tmp_path)], BRIEF) == 3
     driver = drive(tmp_path)
     publish(driver, 1)
     assert driver.routing("counts").workers == 1

@@ -88,6 +88,6 @@ def test_a_worker_that_ran_at_two_places_ran_at_none_of_them(tmp_path: Path) -> 
     sim.feed(words("a"))
     manifest = publish(sim.driver, 1)
     ran = ((0, "0"), (1, "1"), (1, "0"))
-    one, two, other = (WorkerStatistics(WorkerId(w), place=ExecutorId(p)) for w, p in ran)
+    one, two, other = (WorkerStatistics(WorkerId(w), executor=ExecutorId(p)) for w, p in ran)
     told = replace(manifest, receipts={"counts": (one, two), "more": (one, other)})
-    assert told.places == {0: "0"}
+    assert told.executors == {0: "0"}

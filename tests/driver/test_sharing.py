@@ -31,8 +31,9 @@ def merged(checkpoint: Path, epoch: int) -> set[int]:
 
 @pytest.mark.parametrize("bins", [128, 4096])
 def test_who_shares_a_segment_fetches_nothing_in_the_steady_state(
-    tmp_path: Path, bins: int
+    tmp_path: Path, bins: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tree, "MAX_LAYERS", 3)
     epochs = 3 * tree.MAX_LAYERS
     sim = simulate(tmp_path, workers=3, bins=bins, retention=3 * epochs)
     for _ in range(epochs):

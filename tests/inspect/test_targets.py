@@ -22,6 +22,7 @@ from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem, Projected
 from godwit.state import file as state_file
+from godwit.state import tree as trees
 from godwit.state.file import read
 from godwit.state.timed import key_hashes
 from tests.support.simulated import COUNTS, simulate, words
@@ -60,18 +61,20 @@ def test_rows_and_bytes_are_those_of_every_bin(
     """As counted row by row, in files of which merges have replaced parts."""
     sim = simulate(tmp_path, operator, schema=operator.input, workers=3, bins=bins, retention=100)
     rng = np.random.default_rng(bins)
-    for epoch in range(30):
+    for epoch in range(10):
         starts = epoch + rng.integers(0, 300, 40)
         rows = [
             {"word": f"w{n}", "name": f"w{n}", "part": 1, "n": 1}
             | {"at": at(n), "window_start": at(n), "window_end": at(n + 1000)}
             for n in starts.tolist()
         ]
-        sim.feed([{name: row[name] for name in operator.input.names} for row in rows])
+        with patch.object(trees, "MAX_LAYERS", 2):
+            sim.feed([{name: row[name] for name in operator.input.names} for row in rows])
     found = Measured.of(History(tmp_path), operator.name, bins)
     rows_there, bytes_there = np.zeros(bins), np.zeros(bins)
     manifest = History(tmp_path).last()
     assert manifest is not None
+    merged, replaced = 0, 0
     for spec in operator.tables:
         tree = manifest.trees[operator.name][spec.name].unpack()
         for segment in range(SEGMENTS):
@@ -80,8 +83,12 @@ def test_rows_and_bytes_are_those_of_every_bin(
                 hashes = key_hashes(spec, file.segment(segment))
                 counts = np.bincount(Routing.even(bins, 1).bins_at(hashes), minlength=bins)
                 ref = tree.files[run.file]
+                merged += "-merge-" in run.file
                 rows_there += counts
                 bytes_there += counts * ref.bytes / ref.rows
+        replaced += rows_there.sum() < sum(ref.rows for ref in tree.files.values())
+    assert merged
+    assert replaced
     assert found.rows.tolist() == rows_there.tolist()
     if bins > 64:
         assert found.bytes == pytest.approx(bytes_there)

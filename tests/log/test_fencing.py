@@ -16,6 +16,7 @@ from godwit.log import History, Journal
 from godwit.model.ids import Epoch
 from godwit.storage.local import LocalStore
 from tests.support.log_samples import files_below, intent_of, journal_at, manifest_of, run
+from tests.support.processes import forks
 
 OPENERS = 6
 
@@ -194,7 +195,7 @@ def test_a_driver_that_is_stopped_in_mid_epoch_and_woken_after_a_takeover(
     driver.join()
     assert files_below(tmp_path) == before
     woken = where == "manifest after"  # it had published before it was stopped, so it is adopted
-    assert published.places == {0: "woken" if woken else "took over"}
+    assert published.executors == {0: "woken" if woken else "took over"}
     newer.publish(manifest_of(2))
 
 
@@ -204,8 +205,7 @@ def _open(root: Path, taken: "multiprocessing.Queue[int]") -> None:
 
 
 def test_racing_processes_take_different_generations(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # so that all are there at about the same time
+    context = forks()
     taken: multiprocessing.Queue[int] = context.Queue()
     openers = [context.Process(target=_open, args=(tmp_path, taken)) for _ in range(OPENERS)]
     for opener in openers:

@@ -166,7 +166,7 @@ def test_a_manifest_means_what_it_did(history: History) -> None:
     assert manifest is not None
     assert manifest.operators == {"windows": WINDOWS.describe(), "counts": COUNTS.describe()}
     assert manifest.clocks == {"windows": (round(at(13).timestamp() * 1e6),)}
-    assert manifest.places == {0: "1", 1: "1", 2: "2"}
+    assert manifest.executors == {0: "1", 1: "1", 2: "2"}
     assert sum(receipt.records for receipt in manifest.receipts["windows"]) == len(WORDS)
     assert sum(r.records_by_bin(16).sum() for r in manifest.receipts["windows"]) == len(WORDS)
     assert all(receipt.seconds for group in manifest.receipts.values() for receipt in group)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.planner.chain import Chain
-from godwit.planner.coarse import merged
 from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem
+from godwit.planner.task_merging import merge_tasks
 from tests.support import planner_model as model
 
 CHAIN = Chain((2, 3, 4), ((0.3, 0.6, 0.1), (0.3, 0.4, 0.3), (0.1, 0.5, 0.4)))  # Table 4
@@ -93,7 +93,7 @@ def test_larger_state_has_larger_projected_costs() -> None:
 def test_with_merged_tasks_the_state_moved_is_that_of_the_tasks_themselves() -> None:
     rng = np.random.default_rng(2)
     load, size = rng.random(100), rng.random(100)
-    problem = merged(CHAIN, load, size, 0.5, 0.8, partitionings=300)
+    problem = merge_tasks(CHAIN, load, size, 0.5, 0.8, partitionings=300)
     projected = project(problem)
     intervals = [(0, 37), (37, 100)]
     step = markov_step(intervals, 3, load, size, 0.5, projected)

@@ -10,11 +10,11 @@ from godwit.errors import ConfigError, DamagedFileError, InfeasibleError
 from godwit.planner import nearest as nearest_module
 from godwit.planner import work as work_module
 from godwit.planner.chain import Chain
-from godwit.planner.coarse import excess, merged
 from godwit.planner.iteration import SweepProgress, project
 from godwit.planner.nearest import Targets, from_the_end, nearest
 from godwit.planner.partitionings import Balance
 from godwit.planner.projected import Problem, Projected
+from godwit.planner.task_merging import excess, merge_tasks
 from tests.support import planner_model as model
 
 CHAIN = Chain((2, 3, 4), ((0.3, 0.6, 0.1), (0.3, 0.4, 0.3), (0.1, 0.5, 0.4)))  # Table 4
@@ -173,7 +173,7 @@ def test_merged_tasks_cost_no_less_than_exact(
     exact = project(Problem.of(chain, load, size, tau, 0.8))
     few = exact.count // 2
     try:
-        problem = merged(chain, load, size, tau, 0.8, few)
+        problem = merge_tasks(chain, load, size, tau, 0.8, few)
     except InfeasibleError:
         return  # merged, they are too heavy for the balance
     coarse = project(problem)
@@ -184,7 +184,7 @@ def test_merged_tasks_cost_no_less_than_exact(
 
 def test_merging_takes_as_many_tasks_as_the_limit_allows() -> None:
     chain = Chain((2, 3), ((0.0, 1.0), (1.0, 0.0)))
-    problem = merged(chain, np.ones(1024), np.ones(1024), 0.2, 0.8, partitionings=500)
+    problem = merge_tasks(chain, np.ones(1024), np.ones(1024), 0.2, 0.8, partitionings=500)
     count = sum(balance.count() for balance in problem.balances())
     assert 250 < count <= 500
     assert max(problem.load) <= 2 * min(problem.load)

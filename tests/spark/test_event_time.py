@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +16,7 @@ import godwit as gw
 from godwit.errors import ConfigError
 from godwit.inspect.audit import verify
 from godwit.log.history import History
-from godwit.spark import ticks as tick
+from godwit.spark.ticks import Ticker
 from tests.support.feed import Feed
 
 pytestmark = pytest.mark.spark
@@ -142,7 +143,7 @@ def test_a_busy_stream_needs_no_ticks(spark: SparkSession, tmp_path: Path) -> No
         )
         .to(gw.foreach_batch(sink))
     )
-    with patch.object(tick, "IDLE_SECONDS", 30.0):
+    with patch("godwit.spark.epoch.Ticker", partial(Ticker, idle_seconds=30.0)):
         query = job.start(tmp_path / "checkpoint")
         query.await_epoch(12)
         query.stop()

@@ -37,7 +37,7 @@ def test_slots_fit(homes: str, executors: str, fit: bool) -> None:
     made = slots(PLACES, placement("012"))
     assert made.fit(placement(homes, executors)) is fit
     if fit:
-        found = assign(made.places, [*map(ExecutorId, homes)])
+        found = assign(made.executors, [*map(ExecutorId, homes)])
         assert [PLACES[slot] for slot in found] == list(homes)
 
 
@@ -77,7 +77,7 @@ class Made:
         for _ in range(operators):
             used = self.pinning.slots(self.spark, wanted, len(wanted.slots))
         assert used is not None
-        return [used.places[part] for part in used.of_worker]
+        return [used.executors[part] for part in used.of_worker]
 
 
 def test_a_handover_gets_its_slot_however_new_the_others_are(

@@ -8,7 +8,6 @@ import pytest
 from godwit.driver.demand import Demand
 from godwit.driver.placements import Placements
 from godwit.model.ids import ExecutorId
-from godwit.spark import ticks as tick
 from godwit.spark.executors import Executors
 from godwit.spark.pinning import Pinning
 from godwit.spark.ticks import Ticker
@@ -17,8 +16,7 @@ from godwit.spark.ticks import Ticker
 class Idle:
     """A query whose epoch has just ended; `looked` is set by the third look for executors."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tick, "IDLE_SECONDS", 0.001)
+    def __init__(self) -> None:
         self.ticked, self.looked, self.looks = threading.Event(), threading.Event(), 0
         self.demand = create_autospec(Demand, instance=True, wants_epoch=False, can_settle=False)
         self.demand.tick.side_effect = self.ticked.set
@@ -26,7 +24,7 @@ class Idle:
         self.pinning = create_autospec(Pinning, instance=True, is_possible=True)
         self.pinning.have_changed.side_effect = self._look
         self.changed = False
-        self.ticker = Ticker(self.demand, self.placements, self.pinning, 0.0)
+        self.ticker = Ticker(self.demand, self.placements, self.pinning, 0.0, idle_seconds=0.001)
 
     def _look(self, placement: object) -> bool:
         self.looks += 1
@@ -36,8 +34,8 @@ class Idle:
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> Idle:
-    return Idle(monkeypatch)
+def idle() -> Idle:
+    return Idle()
 
 
 def test_nothing_waits_so_no_epoch_is_asked_for(idle: Idle) -> None:

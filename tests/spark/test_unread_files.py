@@ -134,7 +134,7 @@ def test_a_query_over_files_tells_how_many_wait(
     assert "2 files waiting, the oldest for " in str(reports[0])
     known = Overview.of(tmp_path / "checkpoint").unread
     assert known is not None
-    assert known.files == 1  # as of the begin of the newest epoch
+    assert known.files == 1  # as of the start of the newest epoch
 
 
 @pytest.mark.spark

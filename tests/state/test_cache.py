@@ -200,7 +200,7 @@ def test_eviction_deletes_no_file_of_others(location: Path, directory: Path) -> 
 def test_open_files_are_bounded_in_number_and_in_idle_time(
     location: Path, directory: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_OPENED", 3)
+    monkeypatch.setattr(module, "_opened", module._Opened(clock.monotonic, max_files=3))
     cache = FileCache(LocalStore(location), directory, PLENTY)
     refs = [put(location, number) for number in range(5)]
     for ref in refs:
@@ -316,8 +316,7 @@ refs = [FileRef(name, int(rows), int(size), int(crc))
         for name, rows, size, crc in (ref.split(",") for ref in refs)]
 cache = FileCache(LocalStore(Path(location)), Path(directory), int(limit))
 choose = random.Random(int(seed))
-module.MAX_OPENED = 4
-module.TOUCH_SECONDS = 0.0
+module._opened = module._Opened(max_files=4, touch_seconds=0.0)
 for step in range(600):
     ref = choose.choice(refs)
     if choose.random() < 0.2:

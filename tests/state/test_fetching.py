@@ -28,11 +28,11 @@ def test_a_file_can_be_fetched_ahead_of_need(tmp_path: Path) -> None:
 def test_what_is_here_is_told_from_what_is_not(location: Path, directory: Path) -> None:
     cache = FileCache(LocalStore(location), directory, PLENTY)
     refs = [put(location, number) for number in range(3)]
-    assert cache.here(refs) == set()
+    assert cache.names_present(refs) == set()
     cache.add(refs[0])
     cache.fetch(refs[2])
-    assert cache.here(refs) == {refs[0].name, refs[2].name}
-    assert cache.here([replace(refs[0], crc=0)]) == set()
+    assert cache.names_present(refs) == {refs[0].name, refs[2].name}
+    assert cache.names_present([replace(refs[0], crc=0)]) == set()
 
 
 def test_there_is_nothing_to_fetch_of_a_file_that_is_too_large(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from godwit.state.file import (
     METADATA,
     Kind,
     StateFile,
-    gathered,
+    gather_segments,
     parts,
     write,
 )
@@ -226,7 +226,7 @@ def test_segments_are_gathered_into_parts(hashes: list[int], limit: int) -> None
     borders = segment_offsets(run.hash).tolist()
     segments = [run.slice(*ends).rows for ends in itertools.pairwise(borders)]
     with patch.object(state_file, "PART_BYTES", limit):
-        files = list(gathered(segments))
+        files = list(gather_segments(segments))
     assert pa.concat_tables([run.rows.slice(0, 0), *files]) == run.rows
     found = [len(set(segment_of(Run.of(file).hash).tolist())) for file in files]
     assert sum(found) == sum(segment.num_rows > 0 for segment in segments)

@@ -16,6 +16,7 @@ from godwit.storage import location as filesystem
 from godwit.storage.local import LocalStore
 from godwit.storage.location import local_directory, open_store
 from godwit.storage.store import Store
+from tests.support.processes import forks
 
 CREATORS = 6
 ROUNDS = 25
@@ -279,8 +280,7 @@ def _race(
 
 
 def test_of_racing_processes_exactly_one_creates_a_file(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # so that all are there at about the same time
+    context = forks()
     start, wins = context.Barrier(CREATORS), context.Queue()
     racers = [
         context.Process(target=_race, args=(tmp_path, me, start, wins)) for me in range(CREATORS)

@@ -18,6 +18,7 @@ import pytest
 
 from godwit.storage.local import LocalStore
 from godwit.storage.store import CHUNK, Store
+from tests.support.processes import forks
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
@@ -77,7 +78,7 @@ def _create(store: Store, me: int, start: Barrier, wins: "multiprocessing.Queue[
 
 
 def test_of_racing_processes_one_creates_a_file_and_all_see_it_whole(store: Store) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = forks()
     start, wins = context.Barrier(RACERS), context.Queue()
     racers = [context.Process(target=_create, args=(store, n, start, wins)) for n in range(RACERS)]
     for racer in racers:
@@ -177,7 +178,7 @@ def _die_creating(store: Store, name: str) -> None:
 def test_nothing_is_seen_of_a_file_whose_writer_was_killed(
     store: Store, die: Callable[[Store, str], None]
 ) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = forks()
     process = context.Process(target=die, args=(store, "state/1.arrow"))
     process.start()
     process.join()

@@ -72,7 +72,7 @@ KINDS: Final = {
     "bids before their auction": """
         FROM bids b JOIN auctions a ON b.auction = a.id
         WHERE b.time < a.time AND b.price >= a.reserve""",
-    "bids at the begin of their auction that win it": """
+    "bids at the start of their auction that win it": """
         FROM bids b JOIN auctions a ON b.auction = a.id JOIN winners w USING (id)
         WHERE b.time = a.time AND b.price = w.price""",
     "bids at the end of their auction that would win it": """

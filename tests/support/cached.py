@@ -32,7 +32,7 @@ def rows_of(number: int, rows: int = 1000) -> pa.Table:
 def put(location: Path, number: int, rows: int = 1000) -> FileRef:
     location.mkdir(parents=True, exist_ok=True)
     written = write(
-        LocalStore(location),
+        LocalStore(location, durable=False),
         f"state/words/{number}.arrow",
         SPEC,
         rows_of(number, rows),

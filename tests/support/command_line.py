@@ -4,8 +4,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from godwit.cli import main
+from godwit.cli.patience import Patience
 from godwit.driver.driver import Driver
 from tests.support.simulated import publish
+
+AWAKE = Patience(look=0.005, follow=0.005)  # nobody sleeps while epochs run
 
 
 class Running:
@@ -19,7 +22,7 @@ class Running:
     def command(self, *arguments: str) -> int:
         """Run a command, and epochs until it has ended."""
         name, *rest = arguments
-        asked: Future[int] = self._pool.submit(main, [name, str(self.checkpoint), *rest])
+        asked: Future[int] = self._pool.submit(main, [name, str(self.checkpoint), *rest], AWAKE)
         ticks = self.checkpoint / "godwit" / "ticks"
         while not asked.done():
             waiting = [path for path in ticks.iterdir() if path.name[0] != "."]

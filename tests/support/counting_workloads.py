@@ -24,7 +24,7 @@ KEYS: tuple[Key, ...] = (("a", 1), (None, 1), ("a", None), (None, None), ("", 0)
 
 
 def few_hashes(keys: pa.Table) -> Hashes:
-    """One of four hashes for every key: at the ends of the hash space, and near its begin, in the
+    """One of four hashes for every key: at the ends of the hash space, and near its start, in the
     same slice of a segment and in another one of it."""
     some = np.array([0, 1 << 51, 1 << 57, (1 << 64) - 1], np.uint64)
     chosen: Hashes = some[hash_rows(keys) % np.uint64(4)]

@@ -141,7 +141,7 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
 
 
 def mixed_stories(workload: Workload) -> st.SearchStrategy[Story]:
-    """Some more epochs at the begin, in which the bins of all operators are mixed over three
+    """Some more epochs at the start, in which the bins of all operators are mixed over three
     workers, so that all share a segment, and are merged early."""
 
     def build(story: Story, bins: int, pattern: list[int], max_layers: int) -> Story:

@@ -31,7 +31,7 @@ def manifest_of(epoch: int, offsets: str = "digest", note: str = "") -> Manifest
     files = (FileRef("state/counts/a.arrow", 10, 100, 0),)
     trees = {"counts": {"value": PackedTree(files, [[[0, 10, 1]]])}}
     operators = {"counts": OperatorDescription("aggregate", "k", "k", {})}
-    receipts = {"counts": (WorkerStatistics(WorkerId(0), place=ExecutorId(note)),)}
+    receipts = {"counts": (WorkerStatistics(WorkerId(0), executor=ExecutorId(note)),)}
     return Manifest(Epoch(epoch), 0, QUERY, offsets, operators, trees, {}, receipts)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from godwit.aggregates.base import GroupedRecords
 from godwit.aggregates.columns import Mask, numbers, packed, valid
-from godwit.aggregates.reduction import present
+from godwit.aggregates.reduction import where_present
 
 Wide = npt.NDArray[np.int64]
 
@@ -65,13 +65,13 @@ def fold_sum(records: GroupedRecords, values: pa.Array, old: pa.Array) -> pa.Arr
     """The exact sum of decimals or longs for each group, kept as decimals as `old` is."""
     (before, had), (wide, given) = widen(old), widen(values)
     total = np.add.reduceat(wide, records.starts, axis=1) + before
-    return narrow(total, present(had, given, records), old.type)
+    return narrow(total, where_present(had, given, records), old.type)
 
 
 def add(old: pa.Array, new: pa.Array) -> pa.Array:
     """The exact sum of two columns; a null counts nothing beside a value."""
     (before, had), (wide, given) = widen(old), widen(new)
-    return narrow(before + wide, present(had, given), old.type)
+    return narrow(before + wide, where_present(had, given), old.type)
 
 
 def means(total: Wide, count: npt.NDArray[np.int64], shift: int) -> Wide:

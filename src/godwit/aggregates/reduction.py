@@ -22,12 +22,12 @@ class Reduction:
         (before, had), (filled, given) = self._filled(old), self._filled(values)
         new = self.ufunc.reduceat(filled, records.starts, dtype=before.dtype)
         new = self.ufunc(new, before, out=new)
-        return column(_unsigned(new), present(had, given, records), old.type)
+        return column(_unsigned(new), where_present(had, given, records), old.type)
 
     def merge(self, old: pa.Array, new: pa.Array) -> pa.Array:
         """One value a row, from both columns."""
         (left, had), (right, given) = self._filled(old), self._filled(new)
-        return column(_unsigned(self.ufunc(left, right)), present(had, given), old.type)
+        return column(_unsigned(self.ufunc(left, right)), where_present(had, given), old.type)
 
     def _filled(self, array: pa.Array) -> tuple[Values, Mask | None]:
         values, given = numbers(array)
@@ -36,7 +36,7 @@ class Reduction:
         return np.where(given, values, values.dtype.type(self.neutral)), given
 
 
-def present(
+def where_present(
     had: Mask | None, given: Mask | None, records: GroupedRecords | None = None
 ) -> Mask | None:
     """Where there is a value (None: everywhere): there was one, or one is `given`, with records by

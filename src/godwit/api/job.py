@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Never
 
 from godwit.api.query import Query
 from godwit.errors import ConfigError
-from godwit.model.options import AvailableNow, Options, Trigger, near
+from godwit.model.options import AvailableNow, Options, Trigger, closest_name
 from godwit.spark.epoch import Listener
-from godwit.spark.importing import SparkCheckpoint
 from godwit.spark.initial_state import Initial
 from godwit.spark.sinks.sink import Sink
+from godwit.spark.spark_checkpoint import SparkCheckpoint
 from godwit.spark.start import start
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _unknown(name: str) -> str:
         option for option in signature(Job.start).parameters if option not in ("self", "unknown")
     ]
     grouped = list(Options.__dataclass_fields__)
-    meant = near(name, [*own, *grouped])
+    meant = closest_name(name, [*own, *grouped])
     if meant in grouped:
         return f"start has no option '{name}'; did you mean options=gw.Options({meant}=...)?"
     if meant:

@@ -13,7 +13,7 @@ from godwit.aggregates.base import Aggregate
 from godwit.api.job import Job
 from godwit.api.windows import collect
 from godwit.errors import ConfigError
-from godwit.model.options import near
+from godwit.model.options import closest_name
 from godwit.model.schema import parse
 from godwit.model.time import Duration
 from godwit.operators.aggregate import AggregateOperator
@@ -370,7 +370,7 @@ def _both(inputs: Both) -> Stream:
 
 def _check_option(name: str, given: Any) -> None:
     """Suggest the option of `aggregate` that something which is no function may be meant for."""
-    meant = near(name, ("key", "time", "delay", "ttl", "window"))
+    meant = closest_name(name, ("key", "time", "delay", "ttl", "window"))
     if meant and not isinstance(given, Aggregate):
         raise ConfigError(f"there is no option '{name}'; did you mean '{meant}'?")
 

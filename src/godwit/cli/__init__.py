@@ -9,6 +9,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import NoReturn
 
+from godwit.cli.patience import USUAL, Patience
 from godwit.errors import GodwitError
 
 COMMANDS = (  # each is a module of this package, which adds itself and runs
@@ -45,11 +46,12 @@ class Version(argparse.Action):
         parser.exit()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command of `godwit`."""
+def main(arguments: Sequence[str] | None = None, patience: Patience = USUAL) -> int:
+    """Run a command of `godwit`, which waits for a query with this patience."""
     parser = Parser(
         prog="godwit", description="Move the state of a running PySpark stream without stopping it."
     )
+    parser.set_defaults(patience=patience)
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     try:
         modules = [import_module(f"{__name__}.{command}") for command in COMMANDS]

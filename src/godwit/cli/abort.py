@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if open is None:
         raise ConfigError(f"operator '{operator.name}' has no open migration")
     request = AbortRequest(0, operator.name, open, arguments.rollback)
-    answer = ask(store, lambda _: request, json=arguments.json)
+    answer = ask(store, lambda _: request, json=arguments.json, patience=arguments.patience)
     answer.tell(json=arguments.json)
     return answer.code
 

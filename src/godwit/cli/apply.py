@@ -105,15 +105,22 @@ def run(arguments: argparse.Namespace) -> int:
 
     while True:
         turn = turn_of(operator)
-        if arguments.queue and (code := watch.follow(store, turn, json=arguments.json)):
+        if arguments.queue and (
+            code := watch.follow(store, turn, json=arguments.json, patience=arguments.patience)
+        ):
             note("nothing was asked of the query: its open migration goes on at its next start")
             return code
-        answer = ask(store, request, json=arguments.json)
+        answer = ask(store, request, json=arguments.json, patience=arguments.patience)
         if not (arguments.queue and answer.answer == "refused" and _was_late(store, answer.id)):
             break
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(store, watch.migration_of(operator, answer.id), json=arguments.json)
+        return watch.follow(
+            store,
+            watch.migration_of(operator, answer.id),
+            json=arguments.json,
+            patience=arguments.patience,
+        )
     return answer.code
 
 

@@ -48,11 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
     driver = Overview.of(store).driver.number  # and there is a query
     executor = ExecutorId(arguments.executor)
     answer = ask(
-        store, lambda intent: DrainRequest(0, intent.generation, executor), json=arguments.json
+        store,
+        lambda intent: DrainRequest(0, intent.generation, executor),
+        json=arguments.json,
+        patience=arguments.patience,
     )
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(store, draining_of(driver, executor), json=arguments.json)
+        return watch.follow(
+            store, draining_of(driver, executor), json=arguments.json, patience=arguments.patience
+        )
     return answer.code
 
 

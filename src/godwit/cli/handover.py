@@ -51,10 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
         store,
         lambda intent: HandoverRequest(0, intent.generation, worker, executor),
         json=arguments.json,
+        patience=arguments.patience,
     )
     answer.tell(json=arguments.json)
     if arguments.watch and answer.code == 0:
-        return watch.follow(store, handover_of(driver, worker, executor), json=arguments.json)
+        return watch.follow(
+            store,
+            handover_of(driver, worker, executor),
+            json=arguments.json,
+            patience=arguments.patience,
+        )
     return answer.code
 
 

@@ -16,9 +16,9 @@ from godwit.inspect.overview import OperatorView, Overview
 from godwit.inspect.targets import Measured
 from godwit.log.history import History
 from godwit.planner.chain import Chain, nodes_for
-from godwit.planner.coarse import merged
-from godwit.planner.iteration import SolveBlocks, SweepProgress, here, project
+from godwit.planner.iteration import SolveBlocks, SweepProgress, project, solve_in_process
 from godwit.planner.projected import UNREADABLE, Problem, write_text
+from godwit.planner.task_merging import merge_tasks
 from godwit.storage.location import open_store
 
 ASKED = "asked.json"  # beside what `godwit.planner.work` keeps
@@ -150,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
         note(f"{out}: goes on with what was begun")
     else:
         measured = Measured.of(History(store), operator.name, asked.bins)
-        problem = merged(
+        problem = merge_tasks(
             asked.chain,
             measured.load,
             measured.bytes,
@@ -172,7 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _runner(master: str | None) -> Iterator[SolveBlocks]:
     """What solves blocks: this process, or an application of Spark that ends with the context."""
     if master is None:
-        yield here
+        yield solve_in_process
         return
     from godwit.spark.projection import OnSpark
     from godwit.spark.session import session

@@ -6,15 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from godwit.cli.output import note, print_line
+from godwit.cli.patience import USUAL, Patience
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.ticks import tick
 from godwit.model.requests import Request
 from godwit.storage.location import Location
 
-ANSWER_SECONDS = 20.0
-LONGEST_SECONDS = 120.0  # where epochs are long
-LOOK_SECONDS = 0.1
 CODES = {"accepted": 0, "refused": 1, "waiting": 3}
 
 
@@ -46,6 +44,7 @@ def ask(
     *,
     json: bool,
     timeout: float | None = None,
+    patience: Patience = USUAL,
 ) -> Answer:
     """Make a request of what is decided now, and wait for some epochs for the answer, but not for
     more than `timeout` seconds.
@@ -63,7 +62,7 @@ def ask(
         return answer
     if gone:
         return Answer(id, "waiting", f"{not_running(driver)}; its next start takes the request in")
-    seconds = max(ANSWER_SECONDS, min(3 * (history.pace() or 0.0), LONGEST_SECONDS))
+    seconds = max(patience.answer, min(3 * (history.pace() or 0.0), patience.longest))
     seconds = seconds if timeout is None else min(seconds, timeout)
     if not json:
         note(f"request {id} is stored; the query has {seconds:.0f} s to answer")
@@ -72,7 +71,7 @@ def ask(
         while time.monotonic() < deadline:
             if answer := _answer(history, id):
                 return answer
-            time.sleep(LOOK_SECONDS)
+            time.sleep(patience.look)
     except KeyboardInterrupt:
         note(f"request {id} is stored: the query takes it in, although nobody waits for its answer")
         raise

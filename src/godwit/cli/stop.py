@@ -6,7 +6,8 @@ from typing import Any
 
 from godwit.cli.command import add_command, seconds
 from godwit.cli.output import add_json, note, print_line
-from godwit.cli.requests import CODES, LOOK_SECONDS, ask, not_running
+from godwit.cli.patience import Patience
+from godwit.cli.requests import CODES, ask, not_running
 from godwit.inspect.overview import Overview
 from godwit.log.history import History
 from godwit.model.requests import StopRequest
@@ -56,19 +57,21 @@ def run(arguments: argparse.Namespace) -> int:
         lambda _: StopRequest(0, driver.number),
         json=arguments.json,
         timeout=arguments.timeout,
+        patience=arguments.patience,
     )
     answer.tell(json=arguments.json)
     waits = arguments.wait or arguments.timeout
     if answer.answer == "refused" or not waits:
         return answer.code
-    if not _ends(store, driver.number, arguments.timeout and began + arguments.timeout):
+    deadline = arguments.timeout and began + arguments.timeout
+    if not _ends(store, driver.number, deadline, arguments.patience):
         note(f"driver {driver.number} has not ended within {arguments.timeout:g} s; it stops later")
         return CODES["waiting"]
     _tell_end(driver.number, f"driver {driver.number} has ended", json=arguments.json)
     return 0
 
 
-def _ends(checkpoint: Store, driver: int, deadline: float | None) -> bool:
+def _ends(checkpoint: Store, driver: int, deadline: float | None, patience: Patience) -> bool:
     """Wait for the end of a driver, which another one may follow."""
     history = History.inspect(checkpoint)
     while True:
@@ -77,7 +80,7 @@ def _ends(checkpoint: Store, driver: int, deadline: float | None) -> bool:
             return True
         if deadline is not None and time.monotonic() >= deadline:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(patience.look)
 
 
 def _tell_end(driver: int, text: str, *, json: bool) -> None:

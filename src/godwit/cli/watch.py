@@ -8,16 +8,13 @@ from typing import Any
 
 from godwit.cli.command import add_command
 from godwit.cli.output import note, print_line
+from godwit.cli.patience import USUAL, Patience
 from godwit.cli.requests import CODES, not_running
 from godwit.cli.status import progress
 from godwit.errors import ConfigError
 from godwit.inspect.overview import Overview
 from godwit.log.requests import WaitingRequest
 from godwit.storage.location import Location, open_store
-
-LOOK_SECONDS = 0.2
-SILENCE_SECONDS = 30.0
-GONE_SECONDS = 5.0  # in which a process may be started again
 
 EXAMPLES = """\
 examples:
@@ -54,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     id = known[-1] if arguments.id is None else arguments.id
     if id not in known:
         raise ConfigError(f"migration {id} of operator '{operator.name}' is not known (any more)")
-    return follow(store, migration_of(operator.name, id), json=arguments.json)
+    return follow(
+        store, migration_of(operator.name, id), json=arguments.json, patience=arguments.patience
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,13 @@ class Sight:
     code: int | None = None
 
 
-def follow(checkpoint: Location, look: Callable[[Overview], Sight | str], *, json: bool) -> int:
+def follow(
+    checkpoint: Location,
+    look: Callable[[Overview], Sight | str],
+    *,
+    json: bool,
+    patience: Patience = USUAL,
+) -> int:
     """Print what changes until what one looks at has ended; a text says why it is not to be seen.
 
     Returns the exit code.
@@ -90,13 +95,13 @@ def follow(checkpoint: Location, look: Callable[[Overview], Sight | str], *, jso
             _print(overview.begun, sight, json=json)
         if overview.begun != epoch:
             epoch, since = overview.begun, time.monotonic()
-        elif overview.driver.gone and time.monotonic() - since > GONE_SECONDS:
+        elif overview.driver.gone and time.monotonic() - since > patience.restart:
             note(not_running(overview.driver))
             return CODES["waiting"]
-        elif time.monotonic() - since > SILENCE_SECONDS:
-            note(f"no epoch has begun for {SILENCE_SECONDS:.0f} s: does the query run?")
+        elif time.monotonic() - since > patience.silence:
+            note(f"no epoch has begun for {patience.silence:.0f} s: does the query run?")
             since = time.monotonic()
-        time.sleep(LOOK_SECONDS)
+        time.sleep(patience.follow)
 
 
 def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:

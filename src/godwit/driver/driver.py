@@ -268,7 +268,7 @@ class Driver:
             self.published.become(manifest, trees, time)
             for name, group in receipts.items():
                 self._recent[name].add(group)
-            self.placements.published(manifest.epoch, manifest.places)
+            self.placements.published(manifest.epoch, manifest.executors)
             self.monitor.wake()
         self._garbage.collect(manifest)
         return manifest

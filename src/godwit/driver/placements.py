@@ -98,9 +98,9 @@ class Placements:
         """The epoch has begun; a replay's intent, and what it told, may be of an earlier driver."""
         self._is_told = told == self._state.record()
 
-    def published(self, epoch: Epoch, places: Mapping[WorkerId, ExecutorId]) -> None:
-        """An epoch is published, in which workers ran at `places`."""
-        self._become(self._state.published(epoch, places))
+    def published(self, epoch: Epoch, executors: Mapping[WorkerId, ExecutorId]) -> None:
+        """An epoch is published, in which workers ran on `executors`."""
+        self._become(self._state.published(epoch, executors))
 
     def take(self, request: PlacementRequest) -> None:
         """Accept the request of another process, or raise RefusedError."""

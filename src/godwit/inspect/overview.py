@@ -228,7 +228,7 @@ def _executors(intent: Intent) -> tuple[ExecutorView, ...]:
 def _handovers(manifest: Manifest, intent: Intent) -> tuple[HandoverState, ...]:
     """As they are after the newest published epoch; the next intent will say so, too."""
     handovers = intent.placement.handovers if intent.placement else ()
-    ran = manifest.places
+    ran = manifest.executors
     now = [handover.published(manifest.epoch, ran) for handover in handovers]
     return tuple(sorted(now, key=lambda handover: handover.id))
 
@@ -260,10 +260,10 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
                 bytes=round(bytes[worker]),
                 records=receipt.records,
                 seconds=round(sum(receipt.seconds.values()), 4),
-                ran=receipt.place,
+                ran=receipt.executor,
                 fetched=receipt.fetched,
                 slot=placement.slots[worker] if placement else None,
-                executor=placement.homes[worker] if placement else receipt.place,
+                executor=placement.homes[worker] if placement else receipt.executor,
                 replicas=_replicas(placement, progress, worker) if placement else (),
             )
             for worker in map(WorkerId, range(routing.workers))

@@ -151,7 +151,7 @@ class ReplicaReport:
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """One epoch from its begin to its delivery; `parts` of `seconds` are by name.
+    """One epoch from its start to its delivery; `parts` of `seconds` are by name.
 
     `backlog` is how many offsets it leaves to read, of those that were there when the epoch before
     was planned, if the sources tell: records of Kafka, for example. `unread` are the files that
@@ -196,7 +196,7 @@ class EpochReport:
             dict(parts),
             operators,
             backlog,
-            dict(manifest.places.items()),
+            dict(manifest.executors.items()),
             tuple(replicas),
             unread,
         )

@@ -38,7 +38,7 @@ class WorkerStatistics:
     fetched: int = 0
     fetch_seconds: float = 0.0  # not in older manifests
     seconds: Mapping[str, float] = field(default_factory=dict)
-    place: ExecutorId = NO_EXECUTOR
+    executor: ExecutorId = NO_EXECUTOR  # that it ran on
 
     @property
     def process_seconds(self) -> float:
@@ -50,11 +50,13 @@ class WorkerStatistics:
         return Loads.from_text(self.loads).by_bin(bins) if self.loads else np.zeros(bins)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        body = asdict(self)
+        return body | {"place": body.pop("executor")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**data)
+        others = {name: value for name, value in data.items() if name != "place"}
+        return cls(**others, executor=data.get("place", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,11 @@ class Manifest:
         return f"{self.query}/{self.epoch}/{self.generation}"
 
     @property
-    def places(self) -> dict[WorkerId, ExecutorId]:
+    def executors(self) -> dict[WorkerId, ExecutorId]:
         """The executor that each worker ran on, if it was the same for all operators."""
-        seen = {(one.worker, one.place) for group in self.receipts.values() for one in group}
+        seen = {(one.worker, one.executor) for group in self.receipts.values() for one in group}
         often = Counter(worker for worker, _ in seen)
-        return {worker: place for worker, place in seen if often[worker] == 1}
+        return {worker: executor for worker, executor in seen if often[worker] == 1}
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -34,7 +34,7 @@ def available_now() -> AvailableNow:
     return AvailableNow()
 
 
-def near(name: str, names: Iterable[str]) -> str | None:
+def closest_name(name: str, names: Iterable[str]) -> str | None:
     """The one of `names` that may be meant."""
     return next(iter(get_close_matches(name, list(names), n=1)), None)
 
@@ -48,7 +48,7 @@ def _suggesting(cls: type[T]) -> type[T]:
     def checked(self: T, **given: Any) -> None:
         for name in given:
             if name not in names:
-                meant = near(name, names)
+                meant = closest_name(name, names)
                 hint = f"did you mean '{meant}'?" if meant else f"there are {', '.join(names)}"
                 raise ConfigError(f"there is no option '{name}'; {hint}")
         init(self, **given)

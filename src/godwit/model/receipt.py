@@ -32,7 +32,7 @@ class Receipt:
     fetch_seconds: float = 0.0  # that this took, as part of what `seconds` has
     ready: tuple[int, ...] = ()  # the segments to come of which all files are here
     seconds: Mapping[str, float] = field(default_factory=dict)
-    place: ExecutorId = NO_EXECUTOR
+    executor: ExecutorId = NO_EXECUTOR
 
     @property
     def work_seconds(self) -> float:
@@ -59,7 +59,7 @@ class Receipt:
                 "fetch_seconds": self.fetch_seconds,
                 "ready": self.ready,
                 "seconds": self.seconds,
-                "place": self.place,
+                "place": self.executor,
             }
         )
 
@@ -80,7 +80,7 @@ class Receipt:
             fetch_seconds=data["fetch_seconds"],
             ready=tuple(data["ready"]),
             seconds=data["seconds"],
-            place=data["place"],
+            executor=data["place"],
         )
 
     def statistics(self) -> WorkerStatistics:
@@ -98,7 +98,7 @@ class Receipt:
             fetched=self.fetched,
             fetch_seconds=self.fetch_seconds,
             seconds=self.seconds,
-            place=self.place,
+            executor=self.executor,
         )
 
 

@@ -19,7 +19,7 @@ from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, Prefold, TableView
-from godwit.operators.convert import elements
+from godwit.operators.conversion import elements
 from godwit.state.table import UPSERT, TableSpec
 
 TABLE = "value"

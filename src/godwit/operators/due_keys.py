@@ -16,13 +16,13 @@ def due_keys(view: TimedView) -> Groups:
     return distinct(hashes, rows.select(view.spec.key.names), ordered=False)
 
 
-def besides(groups: Groups, hashes: Hashes, keys: pa.Table) -> tuple[Hashes, pa.Table]:
+def keys_not_among(groups: Groups, hashes: Hashes, keys: pa.Table) -> tuple[Hashes, pa.Table]:
     """The keys of `groups` that are not among others, in hash order."""
     rest = ~contained(groups.hashes, groups.keys, hashes, keys)
     return groups.hashes[rest], groups.keys.filter(pa.array(rest))
 
 
-def removed(spec: TableSpec, hashes: Hashes, keys: pa.Table) -> pa.Table:
+def deletions(spec: TableSpec, hashes: Hashes, keys: pa.Table) -> pa.Table:
     """Rows that remove all that a table has of some keys."""
     op = CLEAR if len(spec.sub) else DELETE
     columns = [pa.array(hashes), pa.array(np.full(len(hashes), op, np.int8)), *keys.columns]
@@ -36,5 +36,5 @@ def in_order(*rows: pa.Table) -> pa.Table:
     return both.take(pa.array(np.argsort(both.column(HASH).to_numpy(), kind="stable")))
 
 
-def chosen(rows: pa.Table, mask: Mask) -> pa.Table:
+def rows_where(rows: pa.Table, mask: Mask) -> pa.Table:
     return rows.filter(pa.array(mask))

@@ -14,8 +14,7 @@ from godwit.model.description import OperatorDescription
 from godwit.model.keys import distinct, flat
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
-from godwit.operators import definition
-from godwit.operators import user_function as calling
+from godwit.operators import definition, user_function
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.definition import INPUT
 from godwit.operators.events import NOTICES, Arrivals, EventLoop, Function, Side
@@ -82,9 +81,9 @@ class EventMachine:
                 name,
                 keys,
                 input,
-                calling.schema_of("output", output),
+                user_function.schema_of("output", output),
                 function,
-                calling.forms_of(state),
+                user_function.forms_of(state),
                 isinstance(state, str),
                 time,
                 allowed,
@@ -98,7 +97,7 @@ class EventMachine:
             return self
 
     def _check(self) -> None:
-        calling.check_function(self.function)
+        user_function.check_function(self.function)
         check_names(pa.schema([field for field in self.input if field.name != INPUT]))
         for side in self.sides:
             definition.check_attributes("input column", side.columns.values())
@@ -148,7 +147,7 @@ class EventMachine:
             for name, form in self.forms.items()
         }
         run = EventLoop(self, epoch, groups, list(cells.values()), until)
-        with calling.rare_collections():
+        with user_function.rare_collections():
             outputs = run.outputs(arrivals)
         deltas |= {name: cell.delta() for name, cell in cells.items()}
         if self.notices is not None:
@@ -178,6 +177,6 @@ class EventMachine:
 
 
 def _notices(ddl: str) -> pa.Schema:
-    schema = calling.schema_of("notices", ddl) if ddl.strip() else pa.schema([])
+    schema = user_function.schema_of("notices", ddl) if ddl.strip() else pa.schema([])
     definition.check_attributes("column of notices", schema.names)
     return schema

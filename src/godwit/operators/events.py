@@ -15,10 +15,10 @@ import pyarrow as pa
 from godwit.errors import GodwitError, OperatorError
 from godwit.model.keys import Groups, flat
 from godwit.model.time import END
-from godwit.operators import user_function as calling
+from godwit.operators import user_function
 from godwit.operators.base import Hashes
 from godwit.operators.cells.base import Cells
-from godwit.operators.convert import MisfitError, elements, row_class, rows, to_python
+from godwit.operators.conversion import MisfitError, elements, row_class, rows, to_python
 from godwit.operators.definition import INPUT
 from godwit.state.timed import AT, KEY_HASH, moments, timed_spec, waiting
 
@@ -168,16 +168,20 @@ class EventLoop:
         machine = self._machine
         size = len(self._keys)
         self._sizes = np.diff(self._groups.starts, append=len(arrivals.hashes)).tolist()
-        self._states = list(calling.states(self._cells, machine.forms, machine.single, 0, size))
+        self._states = list(
+            user_function.states(self._cells, machine.forms, machine.single, 0, size)
+        )
         produced: list[Any] = []
         try:
             result = machine.function(self._events(arrivals), Notificator(self))
             if result is not None:
-                calling.emitter(machine.output, produced)(result)
+                user_function.emitter(machine.output, produced)(result)
         except GodwitError:  # of the engine, met while the function read its state
             raise
         except Exception as error:
-            raise self._failed(self._current, calling.cause(error, __file__, _USAGE)) from error
+            raise self._failed(
+                self._current, user_function.cause(error, __file__, _USAGE)
+            ) from error
         if not self._done:
             raise self._failed(
                 self._current, "the function ended after this event; it must take all events"
@@ -188,7 +192,7 @@ class EventLoop:
         except MisfitError as error:
             raise self._failed(error.index, str(error)) from None
         try:
-            return calling.table(produced, machine.output)
+            return user_function.table(produced, machine.output)
         except MisfitError as error:
             raise self._failed(self._current, f"output: {error}") from None
 
@@ -250,7 +254,7 @@ class EventLoop:
         spec = timed_spec(NOTICES, machine.key, machine.notices)
         group, at = np.array(self._later, np.int64).reshape(-1, 2).T
         try:
-            values = calling.table(self._payloads, machine.notices)
+            values = user_function.table(self._payloads, machine.notices)
         except MisfitError as error:
             raise self._failed(int(group[error.index]), f"notice: {error}") from None
         keys = self._groups.keys.take(pa.array(group))

@@ -14,7 +14,7 @@ from godwit.model.keys import Groups, contained, distinct, flat
 from godwit.model.time import Duration, micros
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, Operator, TableView, TimedView
-from godwit.operators.due_keys import besides, chosen, due_keys, in_order, removed
+from godwit.operators.due_keys import deletions, due_keys, in_order, keys_not_among, rows_where
 from godwit.operators.wrapper import Wrapper
 from godwit.state.table import HASH, UPSERT, TableSpec
 from godwit.state.timed import Moments, moments, timed_spec, waiting
@@ -61,11 +61,11 @@ class Expiring(Wrapper):
         groups = distinct(hashes, records.select(self.key.names), self.ordered)
         known, newest = self._newest(groups, records, state[TOUCHED])
         due = due_keys(expiry)
-        others, other_keys = besides(due, groups.hashes, groups.keys)
+        others, other_keys = keys_not_among(due, groups.hashes, groups.keys)
         there, stored = state[TOUCHED].get(others, other_keys)
         if not there.all():  # with a longer ttl than now their timers were set for later
-            others, other_keys = others[there], chosen(other_keys, there)
-            stored = chosen(stored, there)
+            others, other_keys = others[there], rows_where(other_keys, there)
+            stored = rows_where(stored, there)
 
         # All keys that the epoch is about: those with records, then those that are only due.
         hash = np.concatenate((groups.hashes, others))
@@ -75,8 +75,8 @@ class Expiring(Wrapper):
         gone = np.zeros(len(hash), np.bool_) if until is None else expires <= until
         was_due = contained(hash, keys, due.hashes, due.keys)
         wait = ~gone & (~was_known | was_due)
-        leaving, leaving_keys = hash[gone], chosen(keys, gone)
-        stale, stale_keys = hash[gone & was_known], chosen(keys, gone & was_known)
+        leaving, leaving_keys = hash[gone], rows_where(keys, gone)
+        stale, stale_keys = hash[gone & was_known], rows_where(keys, gone & was_known)
         deltas = {
             spec.name: self._without(
                 changes.deltas.get(spec.name), spec, leaving, leaving_keys, stale, stale_keys
@@ -85,10 +85,10 @@ class Expiring(Wrapper):
         }
         touched = ~gone[: len(groups.hashes)]
         deltas[TOUCHED] = in_order(
-            self._touch(groups, newest, touched), removed(self.tables[-2], stale, stale_keys)
+            self._touch(groups, newest, touched), deletions(self.tables[-2], stale, stale_keys)
         )
         deltas[EXPIRY] = waiting(
-            expiry.spec, epoch, hash[wait], expires[wait], chosen(keys, wait), pa.table({})
+            expiry.spec, epoch, hash[wait], expires[wait], rows_where(keys, wait), pa.table({})
         )
         return Changes(deltas, changes.outputs)
 
@@ -109,7 +109,7 @@ class Expiring(Wrapper):
         spec = self.tables[-2]
         times = pa.array(newest[touched]).view(pa.timestamp("us")).cast(spec.value[0].type)
         ops = np.full(len(times), UPSERT, np.int8)
-        keys = chosen(groups.keys, touched)
+        keys = rows_where(groups.keys, touched)
         columns = [pa.array(groups.hashes[touched]), pa.array(ops), *keys.columns, times]
         return pa.table(columns, schema=spec.schema)
 
@@ -127,5 +127,5 @@ class Expiring(Wrapper):
         if len(leaving) and kept.num_rows:
             hashes = flat(kept.column(HASH)).to_numpy()
             keys = kept.select(self.key.names)
-            kept = chosen(kept, ~contained(hashes, keys, leaving, leaving_keys))
-        return in_order(kept, removed(spec, stale, stale_keys)) if len(stale) else kept
+            kept = rows_where(kept, ~contained(hashes, keys, leaving, leaving_keys))
+        return in_order(kept, deletions(spec, stale, stale_keys)) if len(stale) else kept

@@ -16,11 +16,10 @@ from godwit.model.description import OperatorDescription
 from godwit.model.keys import Groups, distinct
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
-from godwit.operators import definition
-from godwit.operators import user_function as calling
+from godwit.operators import definition, user_function
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.cells.base import Cells
-from godwit.operators.convert import MisfitError, elements, rows
+from godwit.operators.conversion import MisfitError, elements, rows
 from godwit.operators.forms import Form
 from godwit.state.table import TableSpec
 
@@ -75,9 +74,9 @@ class StateMachine:
                 name,
                 definition.key_schema(key, input),
                 input,
-                calling.schema_of("output", output),
+                user_function.schema_of("output", output),
                 function,
-                calling.forms_of(state),
+                user_function.forms_of(state),
                 isinstance(state, str),
                 time,
                 definition.watermark_delay(definition.time_field(time, input), delay),
@@ -86,7 +85,7 @@ class StateMachine:
             return self
 
     def _check(self) -> None:
-        calling.check_function(self.function)
+        user_function.check_function(self.function)
         check_names(self.input)
         definition.check_attributes("input column", self.input.names)
         for spec in self.tables:
@@ -114,7 +113,7 @@ class StateMachine:
             return Changes()
         groups = distinct(hashes, records.select(self.key.names), ordered=True)
         cells = {name: form.open(epoch, groups, state[name]) for name, form in self.forms.items()}
-        with calling.rare_collections():
+        with user_function.rare_collections():
             outputs = _Run(self, epoch, groups, list(cells.values())).outputs(records)
         return Changes({name: cell.delta() for name, cell in cells.items()}, outputs)
 
@@ -150,8 +149,10 @@ class _Run:
         keys = elements(self._groups.keys.slice(start, stop - start), "Key")
         function = self._machine.function
         produced: list[Any] = []
-        emit = calling.emitter(self._machine.output, produced)
-        states = calling.states(self._cells, self._machine.forms, self._machine.single, start, stop)
+        emit = user_function.emitter(self._machine.output, produced)
+        states = user_function.states(
+            self._cells, self._machine.forms, self._machine.single, start, stop
+        )
         ends: list[int] = []
         try:
             for key, state, size in zip(keys, states, sizes, strict=True):
@@ -163,10 +164,10 @@ class _Run:
         except GodwitError:  # of the engine, met while the function read its state
             raise
         except Exception as error:
-            cause = calling.cause(error, __file__, _USAGE)
+            cause = user_function.cause(error, __file__, _USAGE)
             raise self._failed(start + len(ends), cause) from error
         try:
-            return calling.table(produced, self._machine.output)
+            return user_function.table(produced, self._machine.output)
         except MisfitError as error:
             group = start + bisect_right(ends, error.index)
             raise self._failed(group, f"output: {error}") from None

@@ -13,7 +13,7 @@ from godwit.errors import ConfigError
 from godwit.model.schema import check_names, parse
 from godwit.operators import definition
 from godwit.operators.cells.base import Cells
-from godwit.operators.convert import row_class, to_arrow, tuples
+from godwit.operators.conversion import row_class, to_arrow, tuples
 from godwit.operators.forms import Form, Value
 
 TABLE = "value"  # the only table of a state that is given as a schema string

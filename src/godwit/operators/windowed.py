@@ -16,7 +16,7 @@ from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, AggregateOperator
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
-from godwit.operators.due_keys import besides, chosen, due_keys, in_order, removed
+from godwit.operators.due_keys import deletions, due_keys, in_order, keys_not_among, rows_where
 from godwit.operators.windows import END, START, TIME, Sliding
 from godwit.operators.wrapper import Wrapper
 from godwit.state.table import HASH, UPSERT, TableSpec
@@ -82,23 +82,23 @@ class Windowed(Wrapper):
         hash, ends = flat(rows.column(HASH)).to_numpy(), moments(rows.column(END))
         until = closing.span.until
         ending = np.zeros(len(ends), np.bool_) if until is None else ends <= until
-        others, keys = besides(due_keys(closing), hash, rows.select(self.key.names))
-        closed = pa.concat_tables([chosen(rows, ending), _stored(view, others, keys)])
-        gone = chosen(rows, ending & known)
+        others, keys = keys_not_among(due_keys(closing), hash, rows.select(self.key.names))
+        closed = pa.concat_tables([rows_where(rows, ending), _stored(view, others, keys)])
+        gone = rows_where(rows, ending & known)
         begun = ~known & ~ending
         return Changes(
             {
                 TABLE: in_order(
-                    chosen(rows, ~ending),
-                    removed(spec, hash[ending & known], gone.select(self.key.names)),
-                    removed(spec, others, keys),
+                    rows_where(rows, ~ending),
+                    deletions(spec, hash[ending & known], gone.select(self.key.names)),
+                    deletions(spec, others, keys),
                 ),
                 CLOSING: waiting(
                     closing.spec,
                     epoch,
                     hash[begun],
                     ends[begun],
-                    chosen(rows, begun).select(self.key.names),
+                    rows_where(rows, begun).select(self.key.names),
                     pa.table({}),
                 ),
             },
@@ -119,4 +119,4 @@ def _stored(view: TableView, hashes: Hashes, keys: pa.Table) -> pa.Table:
     there, values = view.get(hashes, keys)
     ops = np.full(len(hashes), UPSERT, np.int8)
     columns = [pa.array(hashes), pa.array(ops), *keys.columns, *values.columns]
-    return chosen(pa.table(columns, schema=view.spec.schema), there)
+    return rows_where(pa.table(columns, schema=view.spec.schema), there)

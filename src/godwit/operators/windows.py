@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from godwit.errors import ConfigError
 from godwit.model.time import Duration, micros
-from godwit.operators.convert import row_class
+from godwit.operators.conversion import row_class
 
 START: Final = "window_start"
 END: Final = "window_end"

@@ -55,12 +55,12 @@ class HandoverState:
     def is_open(self) -> bool:
         return self.stage not in (HandoverStage.DONE, HandoverStage.FAILED)
 
-    def published(self, epoch: Epoch, places: Homes) -> Self:
+    def published(self, epoch: Epoch, executors: Homes) -> Self:
         """After an epoch is published in which workers ran at `places`."""
         switched = (
             self.stage is HandoverStage.SWITCHED and self.epoch is not None and self.epoch <= epoch
         )
-        arrived = switched and places.get(self.worker) == self.target
+        arrived = switched and executors.get(self.worker) == self.target
         return replace(self, stage=HandoverStage.DONE) if arrived else self
 
     def failed(self, reason: str) -> Self:
@@ -209,11 +209,11 @@ class PlacementState:
         state = state._relieved(seen, order)
         return state._placed(seen, order, state._replicas(seen, order))
 
-    def published(self, epoch: Epoch, places: Homes) -> Self:
+    def published(self, epoch: Epoch, executors: Homes) -> Self:
         """An epoch is published, in which workers ran at `places`."""
         state = self
         for handover in self.handovers:
-            if not (now := handover.published(epoch, places)).is_open:
+            if not (now := handover.published(epoch, executors)).is_open:
                 state = state._closed(now)
         return state
 

@@ -47,7 +47,7 @@ class SolveBlocks(Protocol):
     def __call__(self, solve: Callable[[int], int], blocks: Sequence[int]) -> Iterable[int]: ...
 
 
-def here(solve: Callable[[int], int], blocks: Sequence[int]) -> Iterable[int]:
+def solve_in_process(solve: Callable[[int], int], blocks: Sequence[int]) -> Iterable[int]:
     """Solve blocks in this process, one after the other."""
     return map(solve, blocks)
 
@@ -56,7 +56,7 @@ def project(
     problem: Problem,
     directory: Path | None = None,
     *,
-    run: SolveBlocks = here,
+    run: SolveBlocks = solve_in_process,
     tolerance: float = TOLERANCE,
     progress: Callable[[SweepProgress], None] = lambda _: None,
 ) -> Projected:
@@ -77,7 +77,7 @@ def project(
         for done, _ in enumerate(run(solve, missing), len(work.blocks) - len(missing) + 1):
             progress(SweepProgress(sweep, done, len(work.blocks), bound))
         policy = Policy.of(work, sweep)
-        after = policy.once(before)
+        after = policy.one_sweep(before)
         gain = float(np.abs(after - before).max())
         bound = problem.gamma / (1 - problem.gamma) * gain
         if bound <= tolerance * problem.total or gain <= _PRECISION * after.max():
@@ -143,7 +143,7 @@ class Policy:
                 moved[here] += probability * move
         return cls(work.problem.gamma, share, target, moved)
 
-    def once(self, values: Costs) -> Costs:
+    def one_sweep(self, values: Costs) -> Costs:
         """The costs of one migration by this policy, and of `values` from there on."""
         later: Costs = (self.share * values[self.target]).sum(axis=0)
         return self.moved + self.gamma * later
@@ -152,5 +152,5 @@ class Policy:
         """The costs of all migrations by this policy; `values` is where to start from."""
         steps = math.ceil(math.log(1e-16) / math.log(self.gamma))
         for _ in range(steps):
-            values = self.once(values)
+            values = self.one_sweep(values)
         return values

@@ -31,7 +31,7 @@ class Problem:
     """Whose projected costs are wanted: tasks, their balance, and the migrations to come.
 
     `edges` are where the tasks begin and end, in a numbering that may be finer than theirs: tasks
-    that were merged (`godwit.planner.coarse`) keep the numbers of those that they are made of.
+    that were merged (`godwit.planner.task_merging`) keep the numbers of those they are made of.
     """
 
     chain: Chain

@@ -18,8 +18,8 @@ from godwit.planner.bin_assignment import (
     check_workers,
     measured,
 )
-from godwit.planner.exact import TOLERANCE, solve
 from godwit.planner.inputs import ROUNDING, check_nodes, check_tau, check_weights
+from godwit.planner.integer_program import TOLERANCE, solve
 from godwit.planner.shedding import by_worker, least, returned, shed
 from godwit.planner.single import single_step, sums
 

@@ -35,7 +35,7 @@ from godwit.planner.inputs import (
 )
 from godwit.planner.single import MAYBE, Scan, infeasible, sums
 
-Cuts = tuple[int, ...]  # 0, the begin of every other part that has tasks, and m
+Cuts = tuple[int, ...]  # 0, the start of every other part that has tasks, and m
 
 
 def sequence(

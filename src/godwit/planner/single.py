@@ -138,7 +138,7 @@ class Scan:
     A layer has three rows over the positions 0 to m: what stays at most if the node at a position
     may be matched already (`MAYBE`), if it is not (`FREE`; the same between two old intervals), and
     the latter less the size of all tasks before (`LESS`). A query asks for the maximum of a row
-    from one begin of the new interval to another, adds `plus`, and offers the sum to the end of the
+    from one start of the new interval to another, adds `plus`, and offers the sum to the end of the
     interval, in row `MAYBE` or `FREE`. The queries are in the order of ends and of these rows,
     those of row r and end e from `bounds[2 * e + r]` on.
     """
@@ -156,7 +156,7 @@ class Scan:
     def of(cls, before: Sequence[Interval], load: Floats, size: Floats, limit: float) -> "Scan":
         loads, sizes = sums(load), sums(size)
         ends = np.arange(len(loads))
-        low = np.minimum(loads.searchsorted(loads - limit), ends)  # the first begin of each end
+        low = np.minimum(loads.searchsorted(loads - limit), ends)  # the first start of each end
         old = np.array(sorted(one for one in before if one[0] < one[1]), np.int64).reshape(-1, 2)
         begins = np.append(old[:, 0], ends[-1])
         home = begins[begins.searchsorted(ends, side="right") - 1]

@@ -61,7 +61,7 @@ class Worker:
             if any(batch.num_rows for batch in batches):
                 raise RuntimeError(f"slot {slot} has records, but no worker")
             return
-        receipt = replace(self._work.run(worker, batches), place=executor_id())
+        receipt = replace(self._work.run(worker, batches), executor=executor_id())
         yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
 
 

@@ -36,12 +36,12 @@ log = logging.getLogger("godwit")
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of a query: partition i is at executor `places[i]`, and gets the rows with the key
+    """The slots of a query: partition i is at `executors[i]`, and gets the rows with the key
     `keys[i]`. `of_worker` is the partition of each worker."""
 
     anchor: DataFrame
     keys: Sequence[int]
-    places: Sequence[ExecutorId]
+    executors: Sequence[ExecutorId]
     made_for: Placement
     of_worker: Sequence[SlotId] = ()
 
@@ -63,17 +63,17 @@ class Slots:
         """
         if not self.are_cached:
             return False
-        had = Counter(self.places)
+        had = Counter(self.executors)
         here = sum(had[executor] for executor in set(placement.executors))
         return (
             had.keys() >= set(placement.executors)
-            and 2 * here >= len(self.places)
+            and 2 * here >= len(self.executors)
             and all(had[executor] >= count for executor, count in Counter(placement.homes).items())
         )
 
     def complete(self, executors: Collection[ExecutorId]) -> None:
         """Cache the parts again, anywhere, whose executor is not among these."""
-        lost = [slot for slot, place in enumerate(self.places) if place not in executors]
+        lost = [slot for slot, one in enumerate(self.executors) if one not in executors]
         if lost:
             parts = self.anchor._jdf.javaToPython()
             parts.collectPartitions(_ints(self.anchor.sparkSession, lost))
@@ -129,7 +129,7 @@ class Pinning:
         elif self._complete_with != living:
             known.complete(living)
         self._slots, self._complete_with = known, living
-        return replace(known, of_worker=assign(known.places, placement.homes)[:workers])
+        return replace(known, of_worker=assign(known.executors, placement.homes)[:workers])
 
     def sweep(self, cache: CacheSpec) -> None:
         """Delete the local files of a query that has ended; its keepers end with them."""

@@ -21,7 +21,6 @@ from godwit.model.time import micros
 from godwit.operators.base import Operator
 from godwit.spark.epoch import Engine, Listener, Step
 from godwit.spark.executors import is_alone
-from godwit.spark.importing import SparkCheckpoint, check_new, check_sources, go_on
 from godwit.spark.initial_state import Initial, load, tables_of
 from godwit.spark.logical_plan import sources
 from godwit.spark.pinning import Pinning
@@ -29,6 +28,7 @@ from godwit.spark.prefold import check_partials
 from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
 from godwit.spark.sinks.sink import Sink
+from godwit.spark.spark_checkpoint import SparkCheckpoint, check_new, check_sources, go_on
 from godwit.spark.start_check import check_start
 from godwit.spark.ticks import with_ticks
 from godwit.spark.unread_files import SOURCES, FileSource, UnreadWatch

@@ -11,7 +11,7 @@ from godwit.driver.demand import Demand
 from godwit.driver.placements import Placements
 from godwit.spark.pinning import Pinning
 
-IDLE_SECONDS: Final = 1.0  # seconds
+IDLE_SECONDS: Final = 1.0
 LONG: Final = 10.0
 
 
@@ -41,12 +41,19 @@ class Ticker:
     """
 
     def __init__(
-        self, demand: Demand, placements: Placements, pinning: Pinning, interval: float
+        self,
+        demand: Demand,
+        placements: Placements,
+        pinning: Pinning,
+        interval: float,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._demand = demand
         self._placements = placements
         self._pinning = pinning
-        self._patience = interval + IDLE_SECONDS if interval < LONG else 0.0
+        self._idle_seconds = idle_seconds
+        self._patience = interval + idle_seconds if interval < LONG else 0.0
         self._over: threading.Event | None = None
 
     def hold(self) -> None:
@@ -67,7 +74,7 @@ class Ticker:
 
     def _wait(self, over: threading.Event) -> None:
         """Until the next epoch begins, look whether one should be asked for."""
-        while not over.wait(self._patience or IDLE_SECONDS):
+        while not over.wait(self._patience or self._idle_seconds):
             with suppress(Exception):  # Spark may be ending, or a file be deleted meanwhile
                 if self._has_news:
                     self._demand.tick()

@@ -35,7 +35,9 @@ SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
 MAX_OPENED: Final = 2048
 IDLE_SECONDS: Final = 120.0
 TOUCH_SECONDS: Final = 5.0
-LINK: Final = "link"  # a file of this name, in the cache of an executor, bounds what it fetches
+RATE_FILE: Final = (
+    "link"  # a file of this name, in the cache of an executor, bounds what it fetches
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class CacheSpec:
     def open(self, store: Store, *, yields: bool = False) -> FileCache:
         """The local files of a checkpoint; who `yields` fetches only while others do not."""
         rate = self.fetch_rate
-        link = RateLimit(self.path / LINK, rate, yields=yields) if rate else None
-        return FileCache(store, self.path, self.limit, link)
+        rate_limit = RateLimit(self.path / RATE_FILE, rate, yields=yields) if rate else None
+        return FileCache(store, self.path, self.limit, rate_limit)
 
     def delete(self) -> None:
         """Delete the cache of the executor that this process belongs to."""
@@ -77,7 +79,7 @@ class FileCache:
     At most `limit` bytes stay in `directory`, apart from what other processes added since this one
     last looked (at most a sixteenth of the limit each). Files larger than the limit, and all files
     when the directory cannot be written, are mapped where they are. What is read from the
-    checkpoint passes over the `link`, if there is one.
+    checkpoint keeps to the `rate_limit`, if there is one.
     """
 
     def __init__(
@@ -85,14 +87,14 @@ class FileCache:
         store: Store,
         directory: Path,
         limit: int,
-        link: RateLimit | None = None,
+        rate_limit: RateLimit | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._location = str(store)
         self._directory = directory
         self._limit = limit
-        self._link = link
+        self._rate_limit = rate_limit
         self._clock = clock
         self.fetched_bytes = 0  # read from the checkpoint by this object
         self.fetch_seconds = 0.0  # that this took
@@ -122,7 +124,7 @@ class FileCache:
         """Is there nothing to fetch? Either the file is here, or it is too large to be."""
         return ref.bytes > self._limit or _touch(self._local(ref))
 
-    def here(self, refs: Iterable[FileRef]) -> set[str]:
+    def names_present(self, refs: Iterable[FileRef]) -> set[str]:
         """The names of those files that are in the directory now; none counts as used."""
         try:
             found = set(os.listdir(self._directory))
@@ -199,10 +201,10 @@ class FileCache:
         return True
 
     def _chunks(self, ref: FileRef) -> Iterator[memoryview]:
-        """The bytes of an original, at the pace of the link; raises if they are not right."""
+        """The bytes of an original, at the pace of the limit; raises if they are not right."""
         for chunk in verified_chunks(self._store, ref):
-            if self._link is not None:
-                self._link.take(len(chunk))
+            if self._rate_limit is not None:
+                self._rate_limit.take(len(chunk))
             yield chunk
 
     @contextmanager
@@ -261,8 +263,18 @@ class _Opened:
     the time that one stays without being used, are bounded.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        max_files: int = MAX_OPENED,
+        idle_seconds: float = IDLE_SECONDS,
+        touch_seconds: float = TOUCH_SECONDS,
+    ) -> None:
         self._clock = clock
+        self._max_files = max_files
+        self._idle_seconds = idle_seconds
+        self._touch_seconds = touch_seconds
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 
@@ -274,7 +286,7 @@ class _Opened:
             entry = self._entries.get(local)
             if entry is None or entry.file.spec != spec:
                 return None
-            if entry.copied and now - entry.touched > TOUCH_SECONDS:
+            if entry.copied and now - entry.touched > self._touch_seconds:
                 if not _touch(local):
                     del self._entries[local]
                     return None
@@ -297,7 +309,7 @@ class _Opened:
     def _expire(self, now: float) -> None:
         while self._entries:
             oldest = next(iter(self._entries.values()))
-            if len(self._entries) <= MAX_OPENED and now - oldest.used <= IDLE_SECONDS:
+            if len(self._entries) <= self._max_files and now - oldest.used <= self._idle_seconds:
                 return
             self._entries.popitem(last=False)
 

@@ -100,7 +100,7 @@ def parts(rows: pa.Table) -> list[pa.Table]:
     return [run.rows.slice(a, b - a) for a, b in itertools.pairwise([*borders, len(run)])]
 
 
-def gathered(segments: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def gather_segments(segments: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Put the rows of one segment after the other together, into files as those of `parts`.
 
     Those of a large segment are given away before the next one is asked for.

@@ -43,7 +43,7 @@ class LocalStore(Store):
                 file.write(data)
                 self._flush(file)
             try:
-                os.link(draft, self.root / name)
+                os.link(draft, self.address(name))
             except OSError as error:
                 if error.errno in _NO_LINKS:
                     raise ConfigError(
@@ -51,7 +51,7 @@ class LocalStore(Store):
                         "publishing an epoch needs; use a local filesystem such as ext4 or xfs"
                     ) from error
                 raise
-        self._sync((self.root / name).parent)
+        self._sync_parent(name)
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
@@ -59,27 +59,29 @@ class LocalStore(Store):
             with open(draft, "xb") as file:
                 yield file
                 self._flush(file)
-            draft.rename(self.root / name)
-        self._sync((self.root / name).parent)
+            os.rename(draft, self.address(name))
+        self._sync_parent(name)
 
     def replace(self, name: str, data: bytes) -> None:
         with self._draft(name) as draft:
-            draft.write_bytes(data)
-            draft.rename(self.root / name)
+            with open(draft, "wb") as file:
+                file.write(data)
+            os.rename(draft, self.address(name))
 
     def read(self, name: str) -> bytes:
-        return (self.root / name).read_bytes()
+        with open(self.address(name), "rb") as file:
+            return file.read()
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
-        with open(self.root / name, "rb") as file:
+        with open(self.address(name), "rb") as file:
             file.seek(start)
             return file.read(length)
 
     def exists(self, name: str) -> bool:
-        return (self.root / name).exists()
+        return (self.root / name).exists()  # or it raises: who may not look is not told "no"
 
     def list_files(self, directory: str) -> list[str]:
-        return sorted(_walk(self.root / directory, directory, _is_listed))
+        return sorted(_walk(self.address(directory), directory, _is_listed))
 
     def delete(self, name: str) -> None:
         target = self.root / name
@@ -100,10 +102,10 @@ class LocalStore(Store):
         return replace(self, root=self.root / directory)
 
     def address(self, name: str = "") -> str:
-        return str(self.root / name)
+        return f"{self.root}/{name}" if name else str(self.root)  # building a Path takes longer
 
     def url(self, name: str = "") -> str:
-        return f"file://{self.root / name}"  # Spark would take an escaped space literally
+        return f"file://{self.address(name)}"  # Spark would take an escaped space literally
 
     # -- better than the default ---------------------------------------------------------------
 
@@ -117,23 +119,23 @@ class LocalStore(Store):
     def chunks(self, name: str) -> Iterator[memoryview]:
         """All pieces are in the same buffer."""
         buffer = memoryview(bytearray(CHUNK))
-        with open(self.root / name, "rb", buffering=0) as file:
+        with open(self.address(name), "rb", buffering=0) as file:
             while size := file.readinto(buffer):
                 yield buffer[:size]
 
     def map(self, name: str) -> pa.Buffer:
         """The bytes stay in the page cache, and readable when the file is deleted."""
-        with pa.memory_map(str(self.root / name)) as source:  # closing leaves it to its buffers
+        with pa.memory_map(self.address(name)) as source:  # closing leaves it to its buffers
             return source.read_buffer()
 
     def move(self, name: str, target: str) -> None:
         Store.move(self, name, target)
-        self._sync((self.root / name).parent)
+        self._sync_parent(name)
 
     def make(self, directory: str = "") -> None:
         """Make a directory and those above it; they outlive a loss of power."""
-        path = self.root / directory
-        if not path.is_dir():
+        if not os.path.isdir(self.address(directory)):
+            path = self.root / directory
             missing = [path, *(parent for parent in path.parents if not parent.is_dir())]
             path.mkdir(parents=True, exist_ok=True)
             for made in missing:
@@ -145,31 +147,36 @@ class LocalStore(Store):
         self._sync((self.root / name).parent)
 
     def drafts(self, directory: str) -> list[str]:
-        return sorted(_walk(self.root / directory, directory, _is_draft))
+        return sorted(_walk(self.address(directory), directory, _is_draft))
 
     def modified(self, name: str) -> float:
-        return (self.root / name).stat().st_mtime
+        return os.stat(self.address(name)).st_mtime
 
     def local_path(self, name: str = "") -> Path:
         return self.root / name
 
     @contextmanager
-    def _draft(self, name: str) -> Iterator[Path]:
+    def _draft(self, name: str) -> Iterator[str]:
         """A path for a file that is to appear under `name`; what is left there is deleted."""
-        parent = (self.root / name).parent
-        if not parent.is_dir() and self.root.is_dir():  # which may have been deleted
-            self.make(str(parent.relative_to(self.root)))
-        draft = (self.staging or parent) / f".{uuid.uuid4().hex}{_DRAFT}"
+        directory = name.rpartition("/")[0]
+        parent = self.address(directory)
+        if not os.path.isdir(parent) and self.root.is_dir():  # which may have been deleted
+            self.make(directory)
+        draft = f"{self.staging or parent}/.{uuid.uuid4().hex}{_DRAFT}"
         try:
             yield draft
         finally:
             with suppress(FileNotFoundError, NotADirectoryError):
-                draft.unlink()
+                os.unlink(draft)
 
     def _flush(self, file: BinaryIO) -> None:
         if self.durable:
             file.flush()
             os.fsync(file.fileno())
+
+    def _sync_parent(self, name: str) -> None:
+        if self.durable:
+            self._sync((self.root / name).parent)
 
     def _sync(self, directory: Path) -> None:
         """Make the names in a directory durable."""
@@ -196,7 +203,7 @@ def _is_draft(file: str) -> bool:
     return file.startswith(".") and file.endswith(_DRAFT)
 
 
-def _walk(path: Path, name: str, shows: Callable[[str], bool]) -> Iterator[str]:
+def _walk(path: str, name: str, shows: Callable[[str], bool]) -> Iterator[str]:
     """The names of files below a directory that is called `name`; hidden ones are not entered."""
     try:
         entries = os.scandir(path)
@@ -209,4 +216,4 @@ def _walk(path: Path, name: str, shows: Callable[[str], bool]) -> Iterator[str]:
                 if shows(entry.name):
                     yield below
             elif _is_listed(entry.name):
-                yield from _walk(Path(entry.path), below, shows)
+                yield from _walk(entry.path, below, shows)

@@ -67,7 +67,7 @@ class Epochs:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._checkpoint = checkpoint
-        self._steps = list(steps)
+        self._take(steps)
         self._hashes = hashes
         self._clock = clock
         self._retention = retention
@@ -90,13 +90,10 @@ class Epochs:
             clock=self._clock,
         )
 
-    @property
-    def _operators(self) -> list[Operator]:
-        return [step for step in self._steps if isinstance(step, Operator)]
-
-    @property
-    def _operator(self) -> Operator:
-        return self._operators[-1]
+    def _take(self, steps: Sequence[Operator | Code]) -> None:
+        self._steps = list(steps)
+        self._operators = [step for step in steps if isinstance(step, Operator)]
+        self._operator = self._operators[-1]
 
     @property
     def committed(self) -> int:
@@ -211,7 +208,7 @@ class Epochs:
             if work.is_ordered:
                 mine = in_order(mine, work.operator)
             alone = replace(work, cache=self._cache(worker))
-            receipt = replace(alone.run(worker, mine.to_batches()), place=self._place(worker))
+            receipt = replace(alone.run(worker, mine.to_batches()), executor=self._place(worker))
             yield Receipt.from_text(receipt.to_text())
 
     def _place(self, worker: WorkerId) -> ExecutorId:
@@ -288,7 +285,7 @@ class OperatorSimulation(Epochs):
     ) -> None:
         """Open the checkpoint as a new process would."""
         if operator is not None:
-            self._steps[-1] = operator
+            self._take([*self._steps[:-1], operator])
         self._driver = self._open(workers, bins)
 
     @property
@@ -361,7 +358,8 @@ class Simulation(Epochs):
         Raises IncompatibleError if that does not fit the state.
         """
         if job is not None:
-            self._source, self._steps = arrow_steps(job._stream, self._spark)
+            self._source, steps = arrow_steps(job._stream, self._spark)
+            self._take(steps)
         self._driver = self._open(workers, bins)
 
     @property

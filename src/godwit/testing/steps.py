@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from godwit.api.stream import Both, Later, Stream
 from godwit.errors import ConfigError
-from godwit.model.options import near
+from godwit.model.options import closest_name
 from godwit.operators.base import Operator
 from godwit.spark.arrow import on_arrow
 from godwit.spark.epoch import Step
@@ -82,7 +82,7 @@ def _table(rows: Records, schema: pa.Schema) -> pa.Table:
     """Records as a table, if they have no other columns and types."""
     for name in dict.fromkeys(name for row in rows for name in row):
         if name not in schema.names:
-            meant = near(name, schema.names)
+            meant = closest_name(name, schema.names)
             hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(schema.names)}"
             raise ConfigError(f"the input has no column '{name}'; {hint}")
     columns = []

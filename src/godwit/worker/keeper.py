@@ -171,7 +171,7 @@ class Keeper:
     def _tell(self, epoch: Epoch, needs: Needs, wanted: Mapping[str, FileRef]) -> set[str]:
         """Report what is here now, if that is not what was reported last; returns its names."""
         files = [*wanted.values(), *needs.own.values()]
-        here = self._files.here(files)
+        here = self._files.names_present(files)
         if self._clock() > self._touched + TOUCH_SECONDS:
             for ref in files:  # own files last: they are evicted last
                 self._files.has(ref)
@@ -211,7 +211,7 @@ class Keeper:
     def _holds(self, whole: Whole, share: Share) -> bool:
         """Is a replica of an earlier epoch still there, and of the slices that are wanted now?"""
         files = whole.share.files
-        here = self._files.here(files.values())
+        here = self._files.names_present(files.values())
         return whole.share.slices == share.slices and here == files.keys()
 
 

@@ -128,7 +128,7 @@ class _Attempt:
         faults.reach("outputs", "after", epoch)
         with self._timed("merge"):
             merged = {
-                spec.name: self._write(spec, "merge", state_file.gathered(self._merge(spec)))
+                spec.name: self._write(spec, "merge", state_file.gather_segments(self._merge(spec)))
                 for spec in operator.tables
                 if self._due(spec)
             }

@@ -96,7 +96,7 @@ def places(home: Path, epoch: int) -> dict[int, str]:
     """The executor of each worker."""
     manifest = History(home / "checkpoint").manifest(epoch)
     assert manifest is not None
-    return {receipt.worker: receipt.place for receipt in manifest.receipts["counts"]}
+    return {receipt.worker: receipt.executor for receipt in manifest.receipts["counts"]}
 
 
 def fetched(home: Path, epoch: int) -> int:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from godwit.model.keys import Groups
-from godwit.operators.convert import MisfitError, to_arrow, tuples
+from godwit.operators.conversion import MisfitError, to_arrow, tuples
 from godwit.state.table import TableSpec
 
 Owners = npt.NDArray[np.int64]

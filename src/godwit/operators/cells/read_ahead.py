@@ -10,7 +10,7 @@ import pyarrow as pa
 from godwit.model.keys import Groups
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import is_other
-from godwit.operators.convert import elements, namer
+from godwit.operators.conversion import elements, namer
 
 _FIRST_KEYS = 16
 _GROWTH = 4

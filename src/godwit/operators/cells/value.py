@@ -14,7 +14,7 @@ import pyarrow as pa
 from godwit.model.keys import Groups
 from godwit.operators.base import TableView
 from godwit.operators.cells.base import Delta, is_other
-from godwit.operators.convert import to_python
+from godwit.operators.conversion import to_python
 from godwit.state.table import DELETE, UPSERT
 
 Mask = npt.NDArray[np.bool_]

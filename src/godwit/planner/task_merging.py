@@ -9,7 +9,7 @@ from godwit.planner.partitionings import Balance
 from godwit.planner.projected import Problem, Projected
 
 
-def merged(
+def merge_tasks(
     chain: Chain,
     load: npt.ArrayLike,
     size: npt.ArrayLike,

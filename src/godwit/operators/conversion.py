@@ -121,7 +121,7 @@ def to_arrow(values: Sequence[Any], field: pa.Field) -> pa.Array:
 
     >>> to_arrow([1, 2.5], pa.field("n", pa.int64()))
     Traceback (most recent call last):
-    godwit.operators.convert.MisfitError: column 'n': 2.5 (float) is no int64
+    godwit.operators.conversion.MisfitError: column 'n': 2.5 (float) is no int64
     """
     try:
         return _convert(values, field)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 import godwit as gw
 from godwit import faults
 from godwit.inspect.audit import verify
-from godwit.spark.importing import AGGREGATION, with_state
+from godwit.spark.spark_checkpoint import AGGREGATION, with_state
 from tests.support.counting import counting, run_to_end, state, words
 from tests.support.feed import Feed
 
