@@ -136,6 +136,6 @@ def _both(one: Receipt, other: Receipt) -> Receipt:
         one,
         records=one.records + other.records,
         deltas={**one.deltas, **other.deltas},
-        place=other.executor,
+        executor=other.executor,
         failure=one.failure or other.failure,
     )
