@@ -13,8 +13,12 @@ def test_a_query_that_was_asked_to_stop_does_so_although_the_wait_before_it_fail
     spark_log.names.side_effect = PermissionError("commits")
     monitor = SimpleNamespace(wait_for=lambda is_delivered: is_delivered())
     query: Any = SimpleNamespace(
-        _driver=SimpleNamespace(monitor=monitor, timelines=SimpleNamespace(last_epoch=3)),
-        _engine=SimpleNamespace(delivered=3, spark_log=spark_log),
+        _driver=SimpleNamespace(
+            monitor=monitor,
+            timelines=SimpleNamespace(last_epoch=3),
+            checkpoint=SimpleNamespace(within=lambda name: spark_log),
+        ),
+        _engine=SimpleNamespace(delivered=3),
         is_active=True,
         spark_query=spark_query,
     )

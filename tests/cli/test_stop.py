@@ -82,7 +82,6 @@ def test_a_wait_goes_on_although_the_answer_takes_longer_than_others(
     stoppable: Stoppable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An epoch may take minutes: the next one runs when the wait for the answer is over."""
-    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.0)
 
     def ask(*arguments: Any, **options: Any) -> asking.Answer:
         answer = asking.ask(*arguments, **options)
@@ -90,7 +89,8 @@ def test_a_wait_goes_on_although_the_answer_takes_longer_than_others(
         return answer
 
     monkeypatch.setattr(stopping, "ask", ask)
-    assert main(["stop", str(stoppable.checkpoint), "--wait"]) == 0
+    brief = Patience(answer=0.0)
+    assert main(["stop", str(stoppable.checkpoint), "--wait"], brief) == 0
     assert stoppable.driver.timelines.last_epoch == 1
     told = capsys.readouterr().err.splitlines()
     assert told[-2:] == [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from godwit.cli import main
+from godwit.storage.local import LocalStore
 from tests.support.damage import flip, new_files
 from tests.support.simulated import drive, simulate, words
 
@@ -105,10 +106,10 @@ def test_what_cannot_be_audited_is_one_line(
 def test_an_unreadable_checkpoint_is_one_line(
     checkpoint: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(self: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(self))
+    def refuse(self: LocalStore, name: str) -> bytes:
+        raise PermissionError(13, "Permission denied", self.address(name))
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(LocalStore, "read", refuse)
     assert main(["verify", str(checkpoint)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("/godwit/format.json: permission denied")

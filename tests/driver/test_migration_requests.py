@@ -11,7 +11,7 @@ from godwit.log import History, restore
 from godwit.migration.strategies import all_at_once, batched, fluid
 from godwit.model.requests import AbortRequest, MigrateRequest
 from godwit.model.routing import Routing, Update
-from tests.support.simulated import begin, content, drive, idle, publish
+from tests.support.simulated import begin, content, drive, idle, publish, simulate
 
 THREE = Routing.even(4, 3)
 
@@ -179,11 +179,11 @@ def test_the_handle_takes_in_what_others_asked_before_it(tmp_path: Path) -> None
 
 
 def test_a_rollback_of_the_checkpoint_takes_a_migration_back(tmp_path: Path) -> None:
-    driver = drive(tmp_path, workers=1, bins=4)
-    publish(driver, 0)
-    id = driver.requests.migrate("counts", THREE, strategy=fluid()).id
-    publish(driver, 1)
-    publish(driver, 2)
+    sim = simulate(tmp_path, workers=1, bins=4)
+    sim.feed([])
+    id = sim.migrate(THREE, strategy=fluid())
+    sim.feed([])
+    sim.feed([])
     restore(tmp_path, 1, durable=False)
     driver = drive(tmp_path)
     migration = driver.timelines["counts"].migration

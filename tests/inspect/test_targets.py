@@ -14,6 +14,7 @@ from godwit.inspect.sizes import lacking, work_seconds
 from godwit.inspect.targets import PLANNERS, Measured, Planner, target
 from godwit.log.history import History
 from godwit.migration.strategies import Fetching, Known, paced
+from godwit.model import tree as trees
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.operators import Operator
 from godwit.planner import intervals_of
@@ -22,7 +23,6 @@ from godwit.planner.iteration import project
 from godwit.planner.markov import markov_step
 from godwit.planner.projected import Problem, Projected
 from godwit.state import file as state_file
-from godwit.state import tree as trees
 from godwit.state.file import read
 from godwit.state.timed import key_hashes
 from tests.support.simulated import COUNTS, simulate, words
