@@ -1,6 +1,7 @@
 """What every test may use: one Spark session, and how long hypothesis may search."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -21,6 +22,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("GODWIT_HYPOTHESIS", "fast"))
+
+# A shell lets what it runs in the background ignore interrupts. Programs that tests start would
+# inherit that, and those that a test interrupts would run for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Tests of these directories; they start Spark as well.
