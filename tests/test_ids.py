@@ -20,7 +20,10 @@ def test_nothing_public_takes_two_ids_as_plain_numbers_or_texts() -> None:
         for name, parameters in _signatures()
         if len(bare := [one for one, kind in parameters if one in IDS and kind in BARE]) > 1
     }
-    assert found == {"Update": ["epoch", "bin", "worker"]}  # users write it with plain numbers
+    assert found == {  # users write these, with plain numbers
+        "Update": ["epoch", "bin", "worker"],
+        "ReplicaReport": ["worker", "executor"],
+    }
 
 
 def test_nothing_public_takes_a_mapping_from_numbers_to_numbers() -> None:

@@ -19,12 +19,13 @@ from godwit.errors import (
     IncompatibleError,
     OperatorError,
 )
-from godwit.log import History, Manifest
+from godwit.log import History
 from godwit.log.layout import manifest_name
 from godwit.log.records import encode
 from godwit.migration.strategies import all_at_once
 from godwit.model.hashing import hash_rows
 from godwit.model.ids import Epoch, WorkerId
+from godwit.model.manifest import Manifest
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, StateMachine, count
 from tests.support.death import death_at

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from godwit.driver.event_time import watermarks
-from godwit.model.time import END
-from godwit.worker.event_time import latest
+from godwit.model.time import END, latest
 
 
 def operator(delay: int | None) -> Any:

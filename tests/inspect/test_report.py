@@ -91,7 +91,7 @@ def test_replicas_in_numbers(tmp_path: Path) -> None:
         ReplicaReport(zero, c, 2, 300),
         ReplicaReport(one, c, 8, None),
     ]
-    told = replace(report(tmp_path / "checkpoint"), places={0: "a", 1: "b"}, replicas=replicas)
+    told = replace(report(tmp_path / "checkpoint"), executors={0: "a", 1: "b"}, replicas=replicas)
     PrometheusFile(tmp_path / "godwit.prom")(told)
     lines = (tmp_path / "godwit.prom").read_text().splitlines()
     assert [line for line in lines if "executor=" in line] == [

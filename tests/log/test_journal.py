@@ -281,8 +281,9 @@ def test_a_renamed_record_is_refused(tmp_path: Path) -> None:
         )
     with pytest.raises(DamagedFileError, match=r"manifests/1.json: holds epoch 0"):
         journal.last()
-    with pytest.raises(DamagedFileError, match=r"intents/1.json: holds epoch 0"):
-        journal.intent(1)
+    for look in (journal.intent, journal.taken, journal.since):
+        with pytest.raises(DamagedFileError, match=r"intents/1.json: holds epoch 0"):
+            look(1)
 
 
 def test_a_missing_referred_intent_is_named_by_its_referrer(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from godwit.log import Intent, Manifest
+from godwit.log import Intent
+from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ import json, sys
 from pathlib import Path
 from unittest.mock import patch
 from pyspark.sql import SparkSession
-from godwit.spark import epoch, prefold
+from godwit.spark import operator_job, prefold
 from tests.support.counting import run_to_end
 from tests.support.feed import Feed
 
@@ -39,7 +39,7 @@ spark = (
 home = Path(sys.argv[1])
 rows = Feed(home / "input", "k long, `a b` int").stream(spark)
 job = gw.stream(rows).aggregate("a", key="k", n=gw.count(), f=Variance("a b")).to(gw.memory("a"))
-with patch.object(epoch, "fold", wraps=prefold.fold) as folds:
+with patch.object(operator_job, "fold", wraps=prefold.fold) as folds:
     run_to_end(job, home / "checkpoint", workers=2)
 found = {row.k: (row.n, row.f) for row in spark.table("a").where("epoch = 1").collect()}
 (home / "found").write_text(json.dumps([Variance.__module__, folds.call_count, found]))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,39 +20,53 @@ from tests.support.crossings import Crossings
 from tests.support.feed import Feed
 
 DOCS = Path(__file__).parents[2] / "docs/internals/record.md"
-WORDS = [{"word": word} for word in ("to", "be", "or", "not", "to", "be")]
-LAST = 2  # the epoch to look at
+EPOCHS = 3  # of which the first makes what the others find
 
 
-def counts(words: Stream) -> Stream:
-    return words.aggregate("counts", key="word", n=gw.count())
+def words(epoch: int) -> list[dict[str, object]]:
+    """Two seconds after those of the epoch before, whose windows they close."""
+    at = datetime(2026, 1, 1, 0, 0, 2 * epoch, tzinfo=UTC)
+    return [{"word": word, "at": at} for word in ("to", "be", "or", "not", "to", "be")]
+
+
+def job(words: Stream) -> Stream:
+    """Windows, whose state waits for a watermark, and an operator behind them."""
+    counts = words.aggregate(
+        "counts",
+        key="word",
+        window=gw.tumbling("1 second"),
+        time="at",
+        delay="0 s",
+        n=gw.count(),
+    )
+    return counts.aggregate("longest", key="word", n=gw.max("n"))
 
 
 @pytest.mark.spark
 def test_the_docs_name_all_crossings_and_they_are_few(
-    spark: SparkSession, tmp_path: Path, feed: Feed, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    feed = Feed(tmp_path / "input", "word string, at timestamp")
     on_driver = Crossings()
     epoch = Engine.__call__
 
     def see_epoch(engine: Engine, batch: DataFrame, number: int) -> None:
-        if number < LAST:
+        if number == 0:
             return epoch(engine, batch, number)
         with on_driver:
             return epoch(engine, batch, number)
 
     def deliver(rows: DataFrame, number: int) -> None:
-        if number == LAST:
-            on_driver.stop()  # here the way of a record ends
+        on_driver.stop()  # here the way of a record ends
 
     monkeypatch.setattr(Engine, "__call__", see_epoch)
     query = (
-        counts(gw.stream(feed.stream(spark)))
+        job(gw.stream(feed.stream(spark)))
         .to(gw.foreach_batch(deliver))
         .start(tmp_path / "checkpoint", workers=2)
     )
-    for _ in range(LAST + 1):
-        feed.add(WORDS)
+    for number in range(EPOCHS):
+        feed.add(words(number))
         query.process_all_available()
     query.stop()
 
@@ -67,13 +82,13 @@ def seen_on_workers(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     run = Work.run
 
     def see_run(work: Work, worker: WorkerId, batches: Iterable[pa.RecordBatch]) -> Receipt:
-        if work.epoch < LAST:
+        if work.epoch == 0:
             return run(work, worker, batches)
         with crossings:
             return run(work, worker, batches)
 
     monkeypatch.setattr(Work, "run", see_run)
-    simulation = Simulation(counts(gw.stream("word string")).to(gw.files("output")))
-    for _ in range(LAST + 1):
-        simulation.feed(WORDS)
+    simulation = Simulation(job(gw.stream("word string, at timestamp")).to(gw.files("output")))
+    for number in range(EPOCHS):
+        simulation.feed(words(number))
     return crossings.pairs

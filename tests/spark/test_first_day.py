@@ -167,4 +167,4 @@ def test_on_one_machine_the_executor_is_the_driver(
     )
     query.process_all_available()
     query.stop()
-    assert reports[0].places == {0: "driver", 1: "driver"}
+    assert reports[0].executors == {0: "driver", 1: "driver"}

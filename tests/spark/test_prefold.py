@@ -124,7 +124,7 @@ def test_the_same_is_seen(
         feed.add(record(rng, epoch) for _ in range(60))
     with patch.object(Repetition, "are_many", False):
         plain = Seen(spark, feed, make).run(tmp_path / "plain")
-    folding = patch("godwit.spark.epoch.fold", wraps=fold)
+    folding = patch("godwit.spark.operator_job.fold", wraps=fold)
     with patch.object(Repetition, "are_many", True), folding as folds:
         early = Seen(spark, feed, make).run(tmp_path / "early")
     assert early == plain

@@ -80,7 +80,9 @@ def test_the_command_line_computes_on_spark_and_goes_on(
     begun = tmp_path / "spark"
     with monkeypatch.context() as patched:
         failing = partial(partial, fails_at, 1)
-        patched.setattr(command, "here", lambda solve, blocks: map(failing(solve), blocks))
+        patched.setattr(
+            command, "solve_in_process", lambda solve, blocks: map(failing(solve), blocks)
+        )
         with pytest.raises(ArithmeticError):
             main([*common, "--out", str(begun)])
     godwit = [sys.executable, "-c", "import sys; from godwit.cli import main; sys.exit(main())"]

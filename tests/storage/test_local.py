@@ -296,3 +296,14 @@ def test_of_racing_processes_exactly_one_creates_a_file(tmp_path: Path) -> None:
     for name, winner in won:
         assert (tmp_path / f"{name}.json").read_bytes() == str(winner).encode() * 10_000
     assert len(os.listdir(tmp_path)) == ROUNDS
+
+
+def test_who_may_not_look_is_not_told_that_there_is_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The fence is a file: one that cannot be seen must not count as one that is not there."""
+    store = LocalStore(tmp_path)
+    assert not store.exists("generations/1.json")
+    monkeypatch.setattr(os, "stat", MagicMock(side_effect=PermissionError("generations")))
+    with pytest.raises(PermissionError):
+        store.exists("generations/1.json")

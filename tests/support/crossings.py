@@ -1,6 +1,8 @@
 """Which rooms of the house call which while something runs."""
 
 import sys
+from functools import cached_property
+from inspect import getattr_static
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -12,7 +14,8 @@ ELSEWHERE = {"model", "testing"}  # values that every room speaks of; not on the
 
 
 class Crossings:
-    """The pairs of rooms of which code of the first called code of the second, in this thread."""
+    """The pairs of rooms of which code of the first called a function or method of the second, in
+    this thread. To ask a value for an attribute is no call."""
 
     def __init__(self) -> None:
         self.pairs: set[tuple[str, str]] = set()
@@ -34,7 +37,7 @@ class Crossings:
 
     def _see(self, frame: FrameType, event: str, _argument: Any) -> None:
         called = room(frame)
-        if event != "call" or called is None or is_anonymous(frame):
+        if event != "call" or called is None or is_anonymous(frame) or is_property(frame):
             return
         caller = frame.f_back
         while caller is not None and room(caller) is None:  # Spark's, numpy's or Python's
@@ -54,3 +57,10 @@ def room(frame: FrameType) -> str | None:
 def is_anonymous(frame: FrameType) -> bool:
     """Is it code that was handed over, such as a generator that the called room goes through?"""
     return frame.f_code.co_name.startswith("<")
+
+
+def is_property(frame: FrameType) -> bool:
+    """Is it how a value finds an attribute?"""
+    owner = frame.f_locals.get("self")
+    found = getattr_static(type(owner), frame.f_code.co_name, None)
+    return isinstance(found, property | cached_property)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from godwit.log import History, Intent, Manifest
+from godwit.log import History, Intent
 from godwit.log.records import decode, encode
 from godwit.model.files import FileRef
-from godwit.model.manifest import output_files, state_files
+from godwit.model.manifest import Manifest, output_files, state_files
 from godwit.model.routing import Routing
 from godwit.state import file as state_file
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from godwit.errors import RefusedError
 from godwit.inspect.audit import verify
-from godwit.log import History, Manifest
+from godwit.log import History
 from godwit.log.layout import TICKS
 from godwit.migration.migration import OPEN
 from godwit.migration.strategies import AllAtOnce
@@ -25,7 +25,7 @@ from godwit.model import requests, tree
 from godwit.model.files import EVERYWHERE
 from godwit.model.hashing import Hashes
 from godwit.model.ids import BinId, Epoch, WorkerId
-from godwit.model.manifest import output_files, state_files
+from godwit.model.manifest import Manifest, output_files, state_files
 from godwit.model.receipt import Receipt
 from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file

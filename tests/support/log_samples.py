@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from godwit.log import Intent, Journal, Manifest, WorkerStatistics
+from godwit.log import Intent, Journal
 from godwit.model.description import OperatorDescription
 from godwit.model.files import FileRef
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
+from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.requests import ScheduleRequest, Updates
 from godwit.model.routing import Routing, Update
 from godwit.model.tree import Merge, PackedTree

@@ -7,8 +7,9 @@ import pyarrow as pa
 
 import godwit.operators as ops
 from godwit.driver.driver import Driver
-from godwit.log import Intent, Manifest
+from godwit.log import Intent
 from godwit.model.ids import Epoch, WorkerId
+from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.operators import AggregateOperator, Operator
 from godwit.state.cache import CacheSpec

@@ -5,7 +5,7 @@
 ===========================  ====================================================================
 who                          calls
 ===========================  ====================================================================
-the query's thread           `Driver.begin`, `place`, `work`, `commit`; `Requests.add_streamed`
+the query's thread           `Driver`; `Demand.sweep_ticks`, `Requests.add_streamed`
 any thread of the user       `Requests`; asks `Timelines`, `Placements`, `Published`; waits with
                              `Monitor.wait_for` and `Published.wait`
 the ticker's thread          `Demand`, `Placements.placement`

@@ -28,7 +28,7 @@ from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import offsets_digest, query_id, source_offsets
-from godwit.model.backlog import backlog
+from godwit.model.backlog import unread_offsets
 from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
@@ -50,15 +50,14 @@ class Before:
 
     routings: Mapping[str, Routing]
     backlog: int | None
-    unread: UnreadFiles | None
 
 
 class Driver:
     """The life of an epoch on one checkpoint, opened under a generation.
 
     An epoch is either decided and not published (its intent exists), or published (its manifest
-    exists); what no manifest names does not exist. The query's thread alone calls `begin`, `place`,
-    `work` and `commit`; the parts say who calls them.
+    exists); what no manifest names does not exist. The query's thread alone calls the methods; the
+    parts say who calls them.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Driver:
         if self.demand.wants_epoch:
             self.demand.tick()
         self._garbage = Garbage(journal, retention)
-        self._before = Before({}, None, None)
+        self._before = Before({}, None)
 
     def routing(self, operator: str) -> Routing:
         """The routing of the newest epoch that has begun (or of the first, if none has)."""
@@ -148,7 +147,7 @@ class Driver:
         """
         held = self.placements.replicas() if executors else {}
         routings = {name: self.routing(name) for name in self.operators}
-        self._before = Before(routings, backlog, unread)
+        self._before = Before(routings, backlog)
         with self.monitor:
             last = self.published.manifest
             if last is not None and epoch <= last.epoch:
@@ -201,9 +200,13 @@ class Driver:
         that Spark knows of each source, if it tells."""
         spark = self._spark_log
         query, offsets = query_id(spark), offsets_digest(spark, epoch)
-        assert query is not None  # Spark writes both before a batch runs
-        assert offsets is not None
-        left = backlog(latest, source_offsets(spark, epoch))
+        if query is None or offsets is None:  # Spark writes both before a batch runs
+            raise CheckpointError(
+                str(self.checkpoint),
+                f"Spark runs epoch {epoch}, of which its log in spark/ says nothing. Has somebody "
+                "deleted or moved it? Restore the whole checkpoint from one backup",
+            )
+        left = unread_offsets(latest, source_offsets(spark, epoch))
         return self.begin(epoch, query, offsets, left, executors, unread)
 
     def place(self, intent: Intent, executors: Executors) -> None:
@@ -273,7 +276,9 @@ class Driver:
         self._garbage.collect(manifest)
         return manifest
 
-    def report(self, manifest: Manifest, parts: Mapping[str, float]) -> EpochReport:
+    def report(
+        self, manifest: Manifest, parts: Mapping[str, float], unread: UnreadFiles | None
+    ) -> EpochReport:
         """The epoch that was begun last and is published now, whose parts took so many seconds."""
         placement = self.placements.placement
         replicas = (
@@ -289,7 +294,7 @@ class Driver:
             parts,
             self._before.backlog,
             replicas,
-            self._before.unread,
+            unread,
         )
 
     def check(self) -> None:

@@ -13,11 +13,10 @@ from typing import Final, Self
 
 from godwit.log.intent import Intent
 from godwit.model.manifest import Manifest
-from godwit.model.time import END, Clocks, earlier
+from godwit.model.time import END, Clocks, earlier, latest
 from godwit.model.tree import Tree
 from godwit.operators.base import Operator
 from godwit.state.timed import is_timed
-from godwit.worker.event_time import latest
 
 UNKNOWN: Final[Clocks] = (None,)
 

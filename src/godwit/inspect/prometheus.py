@@ -123,7 +123,7 @@ class PrometheusFile:
             "worker_executor",
             "gauge",
             "1 for the executor that a worker ran on in the newest epoch",
-            [({"worker": str(w), "executor": e}, 1) for w, e in report.places.items() if e],
+            [({"worker": str(w), "executor": e}, 1) for w, e in report.executors.items() if e],
         )
         replicas = [({"worker": str(r.worker), "executor": r.executor}, r) for r in report.replicas]
         yield from self._metric(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
-from godwit.model.ids import Epoch, ExecutorId, WorkerId
+from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.routing import Routing
 from godwit.model.text import plural
@@ -26,7 +26,7 @@ class WorkerReport:
     3
     """
 
-    worker: WorkerId
+    worker: int
     records: int
     rows: int
     fetched: int
@@ -131,8 +131,8 @@ class ReplicaReport:
     1048576
     """
 
-    worker: WorkerId
-    executor: ExecutorId
+    worker: int
+    executor: str
     lag: int
     lacking: int | None
 
@@ -155,7 +155,7 @@ class EpochReport:
 
     `backlog` is how many offsets it leaves to read, of those that were there when the epoch before
     was planned, if the sources tell: records of Kafka, for example. `unread` are the files that
-    wait, where sources are of files, as of a look a few seconds ago. `places` has the executor that
+    wait, where sources are of files, as of a look a few seconds ago. `executors` has the one that
     each worker ran on, `replicas` is where copies of their state are to be, and how far these are.
 
     >>> report = reports[-1]  # of job.start(..., listener=reports.append)
@@ -168,7 +168,7 @@ class EpochReport:
     parts: Mapping[str, float]
     operators: Mapping[str, OperatorReport]
     backlog: int | None = None
-    places: Mapping[int, str] = field(default_factory=dict)
+    executors: Mapping[int, str] = field(default_factory=dict)
     replicas: Sequence[ReplicaReport] = ()
     unread: UnreadFiles | None = None
 

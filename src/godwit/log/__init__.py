@@ -6,16 +6,13 @@ from godwit.log.journal import Journal
 from godwit.log.requests import RequestLog
 from godwit.log.restore import restore
 from godwit.log.spark_log import agree, offsets_digest, query_id
-from godwit.model.manifest import Manifest, WorkerStatistics
 
 __all__ = [
     "Generation",
     "History",
     "Intent",
     "Journal",
-    "Manifest",
     "RequestLog",
-    "WorkerStatistics",
     "agree",
     "offsets_digest",
     "query_id",

@@ -159,7 +159,10 @@ class History:
 
     def intent_head(self, epoch: int) -> IntentHead | None:
         """What the intent of an epoch says at little cost."""
-        return self._load(intent_name(epoch), "intent", IntentHead.from_json)
+        head = self._load(intent_name(epoch), "intent", IntentHead.from_json)
+        if head is not None:
+            self._check_epoch(intent_name(epoch), head.epoch, epoch)
+        return head
 
     def taken(self, epoch: int) -> int | None:
         """The newest request that the intent of an epoch has taken in."""

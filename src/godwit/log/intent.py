@@ -47,6 +47,7 @@ class IntentHead:
     whose migrations are open.
     """
 
+    epoch: Epoch
     taken: int
     open: frozenset[int]
     routings: Mapping[str, WrittenRouting]
@@ -55,7 +56,8 @@ class IntentHead:
     def from_json(cls, data: dict[str, Any]) -> Self:
         migrations = data["migrations"].values()
         return cls(
-            taken=data["control"],
+            epoch=data["epoch"],
+            taken=int(data["control"]),
             open=frozenset(one["open"]["id"] for one in migrations if one["open"]),
             routings=_written_routings(data),
         )

@@ -39,9 +39,11 @@ def _check(history: History, epoch: int) -> Manifest:
             str(history.checkpoint),
             f"epoch {epoch} is not retained, so it cannot be restored; retained epochs: {retained}",
         )
-    if manifest.query == spark_log.NO_SPARK or spark_log.is_common(history, epoch):
+    there = spark_log.newest_offsets(history.checkpoint.within(SPARK))
+    simulated = there is None and manifest.query == spark_log.NO_SPARK
+    if simulated or spark_log.is_common(history, epoch):
         return manifest
-    if spark_log.newest_offsets(history.checkpoint.within(SPARK)) is None:
+    if there is None:
         raise CheckpointError(
             str(history.checkpoint),
             f"epoch {epoch} cannot be restored: Spark's log, in spark/, is empty or was deleted, "

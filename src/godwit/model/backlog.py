@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 
-def backlog(latest: Sequence[Any], ends: Sequence[str]) -> int | None:
+def unread_offsets(latest: Sequence[Any], ends: Sequence[str]) -> int | None:
     """Offsets up to the `latest` of each source, beyond the `ends` of an epoch, which are JSON.
 
     Of Kafka these are records. None if no source tells, as files do not.
 
-    >>> backlog([{"clicks": {"0": 120}}, None], ['{"clicks": {"0": 100}}', '{"logOffset": 3}'])
+    >>> unread_offsets([{"clicks": {"0": 120}}, None], ['{"clicks": {"0": 100}}', "-"])
     20
     """
     if len(latest) != len(ends):  # a source that is read twice is reported once

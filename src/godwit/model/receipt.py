@@ -59,7 +59,7 @@ class Receipt:
                 "fetch_seconds": self.fetch_seconds,
                 "ready": self.ready,
                 "seconds": self.seconds,
-                "place": self.executor,
+                "executor": self.executor,
             }
         )
 
@@ -80,7 +80,7 @@ class Receipt:
             fetch_seconds=data["fetch_seconds"],
             ready=tuple(data["ready"]),
             seconds=data["seconds"],
-            executor=data["place"],
+            executor=data["executor"],
         )
 
     def statistics(self) -> WorkerStatistics:

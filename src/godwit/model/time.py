@@ -4,6 +4,7 @@ A *watermark* of W says that no more records with a time before W are expected.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -75,3 +76,13 @@ def earlier(moment: int, duration: int) -> int:
     (2, True)
     """
     return moment if moment == END else moment - duration
+
+
+def latest(clocks: Sequence[Clocks]) -> Clocks:
+    """The clocks of all workers and epochs in one.
+
+    >>> latest([(3, None), (5, None)])
+    (5, None)
+    """
+    seen = [[clock for clock in input if clock is not None] for input in zip(*clocks, strict=True)]
+    return tuple(max(input, default=None) for input in seen)

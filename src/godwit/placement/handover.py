@@ -56,7 +56,7 @@ class HandoverState:
         return self.stage not in (HandoverStage.DONE, HandoverStage.FAILED)
 
     def published(self, epoch: Epoch, executors: Homes) -> Self:
-        """After an epoch is published in which workers ran at `places`."""
+        """After an epoch is published in which workers ran at `executors`."""
         switched = (
             self.stage is HandoverStage.SWITCHED and self.epoch is not None and self.epoch <= epoch
         )
@@ -135,7 +135,7 @@ class Seen:
     def workers(self) -> int:
         return len(self.sizes)
 
-    def freshness(self, executor: ExecutorId, worker: WorkerId) -> tuple[Epoch, int] | None:
+    def freshness(self, executor: ExecutorId, worker: WorkerId) -> tuple[int, int] | None:
         """Comparable: which epoch an executor has of a worker, if that is known."""
         held = self.held.get(executor, {}).get(worker)
         return None if held is None or held.epoch is None else (held.epoch, -held.lacking)
@@ -210,7 +210,7 @@ class PlacementState:
         return state._placed(seen, order, state._replicas(seen, order))
 
     def published(self, epoch: Epoch, executors: Homes) -> Self:
-        """An epoch is published, in which workers ran at `places`."""
+        """An epoch is published, in which workers ran at `executors`."""
         state = self
         for handover in self.handovers:
             if not (now := handover.published(epoch, executors)).is_open:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from godwit.model.ids import Epoch, ExecutorId, SlotId, WorkerId
+from godwit.model.ids import ExecutorId, SlotId, WorkerId
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ class Held:
     0
     """
 
-    epoch: Epoch | None
+    epoch: int | None
     lacking: int = 0
 
 

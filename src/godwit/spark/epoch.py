@@ -141,7 +141,7 @@ class Engine:
         self.delivered = epoch
         self.driver.monitor.wake()
         clock.lap("deliver")
-        report = self.driver.report(decided, clock.parts)
+        report = self.driver.report(decided, clock.parts, self.unread.known)
         self._tell(report)
         self.ticker.go_on(report.records)
 
@@ -240,6 +240,15 @@ class Engine:
     @cached_property
     def _stages(self) -> list[tuple[list[Transform], Operator]]:
         """Each operator, with the DataFrame code between the one before and it."""
+        return self._cut[0]
+
+    @cached_property
+    def _last_steps(self) -> list[Transform]:
+        """The DataFrame code behind the last operator."""
+        return self._cut[1]
+
+    @cached_property
+    def _cut(self) -> tuple[list[tuple[list[Transform], Operator]], list[Transform]]:
         stages: list[tuple[list[Transform], Operator]] = []
         code: list[Transform] = []
         for step in self.steps:
@@ -248,17 +257,11 @@ class Engine:
                 code = []
             else:
                 code.append(step)
-        return stages
+        return stages, code
 
     @cached_property
     def _last_operator(self) -> Operator:
         return self._stages[-1][1]
-
-    @cached_property
-    def _last_steps(self) -> list[Transform]:
-        """The DataFrame code behind the last operator."""
-        later = self.steps[self.steps.index(self._last_operator) + 1 :]
-        return [step for step in later if not isinstance(step, Operator)]
 
 
 def _apply(code: Iterable[Transform], rows: DataFrame) -> DataFrame:

@@ -91,9 +91,9 @@ def run(
         operator.key.names,
         routing,
         slots,
-        with_hash=work.is_ordered or not is_cheap(operator.key),
+        with_hash=operator.ordered or not is_cheap(operator.key),
     )
-    if work.is_ordered:
+    if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
     worker = Worker(work, slots.workers if slots else None, keeper)
     alone = is_alone(rows.sparkSession.sparkContext)

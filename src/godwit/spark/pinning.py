@@ -151,8 +151,8 @@ class Pinning:
         keys = _keys(spark, width * executors)
         for last in (*[False] * RETRIES, True):
             idle = await_idle(self._context, placement.executors)
-            anchor, places = _cached(spark, keys, executors)
-            slots = Slots(anchor, keys, places, placement)
+            anchor, cached_on = _cached(spark, keys, executors)
+            slots = Slots(anchor, keys, cached_on, placement)
             if slots.fit(placement):
                 return slots
             if last or not idle:  # others use the executors, and may do so for ever
@@ -160,7 +160,7 @@ class Pinning:
             anchor.unpersist(blocking=True)
             self._executors.welcome()  # one that has joined may have got a part: keep it busy
         why = "executors are busy or have just come"
-        log.warning("slots are spread unevenly, since %s: %s", why, Counter(places))
+        log.warning("slots are spread unevenly, since %s: %s", why, Counter(cached_on))
         return slots
 
     def _bears_with(self, slots: Slots, placement: Placement) -> bool:
@@ -171,7 +171,7 @@ class Pinning:
         return same and slots.are_cached and self._age < BEARABLE
 
 
-def assign(places: Sequence[ExecutorId], homes: Sequence[ExecutorId]) -> list[SlotId]:
+def assign(executors: Sequence[ExecutorId], homes: Sequence[ExecutorId]) -> list[SlotId]:
     """A slot for each worker: at its home, or where there is one, if that has none left.
 
     >>> assign(["a", "b", "a", "b"], ["b", "b", "a"])
@@ -179,7 +179,7 @@ def assign(places: Sequence[ExecutorId], homes: Sequence[ExecutorId]) -> list[Sl
     >>> assign(["a", "a", "a"], ["b", "a"])
     [1, 0]
     """
-    free = {SlotId(number): place for number, place in enumerate(places)}
+    free = {SlotId(number): executor for number, executor in enumerate(executors)}
     chosen: dict[WorkerId, SlotId] = {}
     for worker, home in by_worker(homes):
         here = next((slot for slot, place in free.items() if place == home), None)

@@ -35,9 +35,7 @@ SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
 MAX_OPENED: Final = 2048
 IDLE_SECONDS: Final = 120.0
 TOUCH_SECONDS: Final = 5.0
-RATE_FILE: Final = (
-    "link"  # a file of this name, in the cache of an executor, bounds what it fetches
-)
+RATE_FILE: Final = "rate"  # in the cache of an executor: bounds what it fetches
 
 
 @dataclass(frozen=True, slots=True)

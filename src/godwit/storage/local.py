@@ -78,7 +78,11 @@ class LocalStore(Store):
             return file.read(length)
 
     def exists(self, name: str) -> bool:
-        return (self.root / name).exists()  # or it raises: who may not look is not told "no"
+        try:
+            os.stat(self.address(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return False  # any other error is raised: who may not look is not told "no"
+        return True
 
     def list_files(self, directory: str) -> list[str]:
         return sorted(_walk(self.address(directory), directory, _is_listed))

@@ -155,9 +155,10 @@ class Epochs:
         restore(self._checkpoint, epoch, durable=False)
         self._committed = min(self._committed, epoch)
 
-    def outputs(self) -> list[Row]:
-        """All rows that reached the sink, in the order of their epochs."""
-        return [row for epoch in sorted(self._sink) for row in self._sink[epoch]]
+    def outputs(self, epoch: int | None = None) -> list[Row]:
+        """All rows that reached the sink, in the order of their epochs; or those of one epoch."""
+        epochs = sorted(self._sink) if epoch is None else [epoch]
+        return [row for epoch in epochs for row in self._sink.get(epoch, [])]
 
     def state(
         self, table: str | None = None, epoch: int | None = None, *, operator: str | None = None
@@ -205,7 +206,7 @@ class Epochs:
         routed = batch.append_column(HASH, pa.array(hashes))
         for worker in map(WorkerId, range(routing.workers)):
             mine = routed.filter(pa.array(owners == worker))
-            if work.is_ordered:
+            if work.operator.ordered:
                 mine = in_order(mine, work.operator)
             alone = replace(work, cache=self._cache(worker))
             receipt = replace(alone.run(worker, mine.to_batches()), executor=self._place(worker))

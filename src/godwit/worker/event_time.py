@@ -1,6 +1,5 @@
 """Which records of an epoch come too late, and the greatest time that each input has shown."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,12 +43,6 @@ def count(rows: pa.Table) -> int:
     if RECORDS not in rows.column_names:
         return int(rows.num_rows)
     return int(flat(rows.column(RECORDS)).to_numpy().sum())
-
-
-def latest(clocks: Sequence[Clocks]) -> Clocks:
-    """The clocks of all workers and epochs in one."""
-    seen = [[clock for clock in input if clock is not None] for input in zip(*clocks, strict=True)]
-    return tuple(max(input, default=None) for input in seen)
 
 
 def _clocks(records: pa.Table, times: np.ndarray, inputs: int) -> Clocks:

@@ -68,11 +68,6 @@ class Work:
     ahead: Ahead | None = None
     prefold: Prefold | None = None  # records come folded
 
-    @property
-    def is_ordered(self) -> bool:
-        """Must a worker get its records in the order of hash, key, time and content?"""
-        return self.operator.ordered
-
     def run(
         self,
         worker: WorkerId,

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 import godwit as gw
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
-from godwit.spark.sinks.sink import Sink
+from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.types import to_spark
 
 pytestmark = pytest.mark.spark
@@ -194,3 +194,13 @@ def test_outputs_of_another_query_in_the_same_place(spark: SparkSession, place: 
         assert place.delivered() == before
     else:
         assert (0, 2) in place.delivered()
+
+
+def test_a_sink_takes_files_only_if_it_says_so(tmp_path: Path) -> None:
+    """A method of the same name is not enough: it may be another thing altogether."""
+
+    class Own(Sqlite):
+        def deliver_files(self, paths: list[Path]) -> None: ...
+
+    assert isinstance(gw.files(tmp_path), FileTaker)
+    assert not isinstance(Own(tmp_path), FileTaker)

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from godwit.errors import ConfigError
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import query_id
-from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch
+from godwit.spark.sinks.sink import EPOCH, FileTaker, Sink, check_no_epoch
 from godwit.storage.location import local_directory, open_store
 
 FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
@@ -43,7 +43,7 @@ def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any)
 
 
 @dataclass
-class FilesSink:
+class FilesSink(FileTaker):
     """One directory an epoch, which appears whole by a rename and is never overwritten."""
 
     path: Path

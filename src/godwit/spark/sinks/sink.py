@@ -1,5 +1,6 @@
 """What a sink is, and what sinks with a column `epoch` share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
@@ -62,10 +63,11 @@ class Sink(Protocol):
         ...
 
 
-@runtime_checkable
-class FileTaker(Protocol):
-    """A sink that can take the files of an epoch's outputs instead of a DataFrame over them."""
+class FileTaker(ABC):
+    """What a sink inherits if it can take the files of an epoch's outputs instead of a DataFrame
+    over them. No protocol: a sink of a user's with a method of this name is not meant."""
 
+    @abstractmethod
     def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
         """Take local Parquet files with the rows of an epoch; False: it needs a DataFrame."""
         ...
