@@ -1,5 +1,6 @@
 """Starting a query on Spark, or going on with the one in a checkpoint."""
 
+import logging
 import tempfile
 import threading
 import uuid
@@ -45,6 +46,8 @@ START_SETTINGS = {
         ".FileSystemBasedCheckpointFileManager"
     ),
 }
+log = logging.getLogger("godwit")
+
 _STARTING = threading.Lock()  # starts share the user's session, whose settings they change
 
 
@@ -99,6 +102,7 @@ def start(
         _local_directory(spark),
         options.fetch_rate,
     )
+    _tell_takeover(history)
     driver = Driver(
         store,
         operators,
@@ -177,6 +181,15 @@ def _launch(
         writer = writer.trigger(processingTime=f"{interval} microseconds")
     with _STARTING, settings(spark, START_SETTINGS | _retaining(spark, options.retention)):
         return writer.start(), engine
+
+
+def _tell_takeover(history: History) -> None:
+    drivers = history.generations()
+    if drivers and drivers[-1].is_running:
+        log.warning(
+            "taking over from %s, which runs this query and will fail with FencedError",
+            drivers[-1],
+        )
 
 
 def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:
