@@ -260,6 +260,12 @@ def test_what_cannot_work_is_refused_at_the_start(
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file"):
         gw.files(tmp_path / "file").check(spark, SCHEMA, str(checkpoint))
+    below = tmp_path / "file" / "out"
+    with pytest.raises(ConfigError, match=f"the output {below} cannot be written: .*is a file"):
+        gw.files(below).check(spark, SCHEMA, str(checkpoint))
+    for place in (tmp_path, checkpoint, checkpoint / "out"):
+        with pytest.raises(ConfigError, match=r"one lies in the other; name two"):
+            gw.files(place).check(spark, SCHEMA, str(checkpoint))
     taken = to_spark(parse("Epoch int"))
     for sink in (gw.files(tmp_path), gw.table("t"), gw.memory("m")):
         with pytest.raises(ConfigError, match="column 'Epoch'"):

@@ -7,11 +7,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from godwit.errors import ConfigError
 from godwit.log.history import Generation, History
 from godwit.log.journal import Journal
 from godwit.model.options import Options
 from godwit.spark import start as starting
+from godwit.spark.start_check import check_checkpoint
 from godwit.spark.unread_files import FileSource
+from godwit.storage.local import LocalStore
 from tests.support.simulated import COUNTS
 
 
@@ -80,3 +83,41 @@ def test_a_driver_before_this_process_had_its_number_is_gone() -> None:
     driver = Generation(1, socket.gethostname(), os.getpid(), time=0)
     assert driver.gone
     assert not driver.is_running
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("file", r"/file is a file"),
+        ("file/below/checkpoint", r"/file is a file"),
+        ("/proc/checkpoint", "No such file or directory, at /proc"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written_is_refused(
+    tmp_path: Path, launch: MagicMock, place: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    match = rf"^the checkpoint {tmp_path / place} cannot be written: .*{reason}\. Name a directory"
+    with pytest.raises(ConfigError, match=match) as caught:
+        start(tmp_path / place)
+    assert caught.value.__suppress_context__
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_checkpoint_of_sparks_own_is_refused(tmp_path: Path, launch: MagicMock) -> None:
+    for name in ("metadata", "offsets/0", "commits/0"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=r"after=gw\.spark_checkpoint\(spark, '.*from-spark\.md"):
+        start(tmp_path)
+    assert not (tmp_path / "godwit").exists()
+
+
+def test_a_checkpoint_in_what_the_query_reads_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "input" / "day=1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "input")
+    source = FileSource(f"{tmp_path}/in*")
+    for place in ("input", "input/day=1/checkpoint", "link/checkpoint"):
+        with pytest.raises(ConfigError, match=r"/input, which the query reads .* outside of it"):
+            check_checkpoint(LocalStore(tmp_path / place), [source])
+    check_checkpoint(LocalStore(tmp_path / "inputs"), [FileSource(f"{tmp_path}/input")])

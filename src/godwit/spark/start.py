@@ -30,7 +30,7 @@ from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.spark_checkpoint import SparkCheckpoint, check_new, check_sources, go_on
-from godwit.spark.start_check import check_start
+from godwit.spark.start_check import check_checkpoint, check_start
 from godwit.spark.ticks import with_ticks
 from godwit.spark.unread_files import SOURCES, FileSource, UnreadWatch
 from godwit.spark.update_stream import with_control
@@ -74,6 +74,7 @@ def start(
         source = with_control(source, control)
     spark = source.sparkSession
     store = open_store(checkpoint, to_write=True)
+    check_checkpoint(store, files)
     operators = [step for step in steps if isinstance(step, Operator)]
     for operator in operators:
         check_partials(spark, operator)

@@ -19,6 +19,7 @@ from godwit.errors import ConfigError
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import query_id
 from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch
+from godwit.storage.directories import check_writable, lies_in
 from godwit.storage.location import local_directory, open_store
 
 FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
@@ -66,6 +67,12 @@ class FilesSink:
             raise ConfigError(f"unknown file format '{self.format}'; use {', '.join(FORMATS)}")
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; the files sink needs a directory")
+        if lies_in(self.path, checkpoint) or lies_in(checkpoint, self.path):
+            raise ConfigError(
+                f"the output {self.path} and the checkpoint {checkpoint} are one directory, or one "
+                "lies in the other; name two that lie beside each other"
+            )
+        check_writable(self.path, "output")
         self._checkpoint, self._joined = checkpoint, False
         self._empty = spark.createDataFrame([], schema)
         if there := list(self._epochs()):
