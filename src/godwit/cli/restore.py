@@ -71,6 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"dropped: {plural(len(dropped), 'request')}, {', '.join(map(str, dropped))}")
     if undone or dropped:
         print(f"kept in {aside}")
+    if undone:
+        print(
+            f"if the query has a files sink: move its directories epoch={undone[0]} and later away "
+            "before the next start, which refuses them"
+        )
     print(
         f"the next start runs epoch {manifest.epoch + 1}, from the input that epoch "
         f"{manifest.epoch} left to read"

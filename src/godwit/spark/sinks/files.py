@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import query_id
 from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch
@@ -76,9 +77,10 @@ class FilesSink:
         self._checkpoint, self._joined = checkpoint, False
         self._empty = spark.createDataFrame([], schema)
         if there := list(self._epochs()):
-            self._check_owner(
-                self._target(max(there)), query_id(open_store(checkpoint).within(SPARK)) or ""
-            )
+            store = open_store(checkpoint)
+            self._check_owner(self._target(max(there)), query_id(store.within(SPARK)) or "")
+            if published := History(store).epochs():
+                self._check_later(there, published[-1])
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         if not self._delivered(epoch, commit):
@@ -161,15 +163,18 @@ class FilesSink:
         """At the first delivery: refuse a directory with later epochs, keep the schema of all."""
         if self._joined:
             return
-        later = [number for number in self._epochs() if number > epoch]
+        self._check_later(self._epochs(), epoch)
+        if self.format == "parquet" and self._empty is not None:
+            self._keep_schema(epoch, self._empty)
+        self._joined = True
+
+    def _check_later(self, there: Iterable[int], epoch: int) -> None:
+        later = [number for number in there if number > epoch]
         if later:
             raise ConfigError(
                 f"{self._target(min(later))} is there although this query has only come to epoch "
                 f"{epoch}; {_ROLLED_BACK}"
             )
-        if self.format == "parquet" and self._empty is not None:
-            self._keep_schema(epoch, self._empty)
-        self._joined = True
 
     def _keep_schema(self, epoch: int, rows: DataFrame) -> None:
         """Without a schema of all files, Spark would take that of the oldest one for it."""
