@@ -115,7 +115,7 @@ def test_a_python_without_godwit(tmp_path: Path) -> None:
     *trace, message = told(tmp_path)
     assert re.fullmatch(
         rf"godwit\.errors\.ConfigError: executors cannot run Godwit with the Python '{python}': "
-        r"it has no module '\w+'\. Install Godwit for it \(pip install godwit\), or set .*",
+        r"it has no module '\w+'\. Install Godwit there as you did here, or set .*",
         message,
     )
     assert all(line.startswith(("Traceback", "  ")) for line in trace)

@@ -112,7 +112,7 @@ class History:
             raise CheckpointError(
                 str(history.checkpoint),
                 "there is no Godwit checkpoint here; name the directory that the query was "
-                f"started with (it holds {HOME}/{FORMAT})",
+                f"started with (it holds {HOME}/{FORMAT}), or wait, if it has just been started",
             )
         history.check_layout()
         return history

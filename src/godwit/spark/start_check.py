@@ -103,7 +103,7 @@ def explain(error: str) -> str | None:
         return f"it is Python {found[1]}, but this program runs with Python {found[2]}. {_NEXT}"
     if found := re.search(r"No module named '?([\w.]+)", error):
         return (
-            f"it has no module '{found[1]}'. Install Godwit for it (pip install godwit), or set "
+            f"it has no module '{found[1]}'. Install Godwit there as you did here, or set "
             "PYSPARK_PYTHON to the Python that runs this program"
         )
     return None
