@@ -372,6 +372,7 @@ class Query:
         self._driver.monitor.close()
         self._engine.ticker.hold()
         with suppress(Exception):  # Spark may have ended, too
+            self._engine.unhush()
             self._engine.pinning.sweep(self._driver.cache)
             self._engine.pinning.close()
         if self._driver.cache.directory:
