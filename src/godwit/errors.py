@@ -111,8 +111,8 @@ class FencedError(GodwitError, RuntimeError):
     def __init__(self, checkpoint: str, generation: int, newer: int) -> None:
         super().__init__(
             f"checkpoint {checkpoint} was taken over: this driver holds generation {generation}, "
-            f"generation {newer} exists. Another process runs this query now; stop this one. "
-            "What it had not published is not kept."
+            f"generation {newer} exists. Another start of this query, or a restore, took it; "
+            "stop this one. What it had not published is not kept."
         )
         self.checkpoint = checkpoint
         self.generation = generation

@@ -275,7 +275,7 @@ BAD = {
     "past": (["apply", "{}", "--workers", "2", "--deadline", "-5"], "seconds above 0, not '-5'"),
     "option": (["apply", "{}", "--wrokers", "2"], "--wrokers 2; see godwit apply --help"),
     "timeout": (["apply", "{}", "--workers", "2", "--on-timeout", "x"], "invalid choice: 'x'"),
-    "no checkpoint": (["status", "{}/other"], "there is no Godwit checkpoint here"),
+    "no checkpoint": (["status", "{}/other"], "or wait, if it has just been started"),
     "worker": (["handover", "{}", "one", "1"], "argument WORKER: invalid int value: 'one'"),
     "executor": (["drain", "{}"], "required: EXECUTOR; see godwit drain --help"),
     "state": (["state", "{}", "counts"], "give --key"),

@@ -43,6 +43,8 @@ def test_it_rolls_back_and_says_what_that_means(
         "undone: 2 epochs, 2 to 3",
         "dropped: 1 request, 1",
         f"kept in {tmp_path}/godwit/undone/2",
+        "if the query has a files sink: move its directories epoch=2 and later away before the "
+        "next start, which refuses them",
         "the next start runs epoch 2, from the input that epoch 1 left to read",
     ]
     assert (tmp_path / "godwit/undone/2/manifests/3.json").exists()

@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[Operator, Operator, str]] = {
     "operator renamed": (
         COUNTS,
         AggregateOperator.of("sums", "word", dict(COUNTS.functions), WORDS),
-        "'counts'.*the query no longer has it; its state would be orphaned",
+        "'counts'.*the query no longer has it, but sums; its state would be orphaned",
     ),
     "kind": (
         AggregateOperator.of("m", "word", {"visits": ops.count()}, WORDS),
@@ -251,7 +251,7 @@ def test_other_changes_are_refused_by_name_before_anything_is_written(
     sim = simulate(tmp_path, before)
     sim.feed([])
     written = content(tmp_path)
-    with pytest.raises(IncompatibleError, match=message):
+    with pytest.raises(IncompatibleError, match=f"{message}.*, or start with a new"):
         drive(tmp_path, after)
     assert content(tmp_path) == written
     sim.restart(operator=before)
@@ -315,9 +315,21 @@ SUMS = AggregateOperator.of("sums", "word", {"total": ops.sum("n")}, WORDS)
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ([COUNTS], [COUNTS, SUMS], "'sums'.*it is new; the checkpoint holds state of: counts"),
-        ([COUNTS, SUMS], [COUNTS], "'sums'.*the query no longer has it"),
-        ([COUNTS, SUMS], [SUMS], "'counts'.*the query no longer has it"),
+        (
+            [COUNTS],
+            [COUNTS, SUMS],
+            "'sums'.*it is new; .* of: counts. Leave it out, or",
+        ),
+        (
+            [COUNTS, SUMS],
+            [COUNTS],
+            "'sums'.*no longer has it, but counts; .* Keep the name",
+        ),
+        (
+            [COUNTS, SUMS],
+            [SUMS],
+            "'counts'.*no longer has it, but sums; .* Keep the name",
+        ),
     ],
 )
 def test_operators_neither_come_nor_go(

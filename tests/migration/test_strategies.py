@@ -124,7 +124,7 @@ def test_names_are_parsed(strategy: Strategy) -> None:
     assert parse(str(strategy)) == strategy
 
 
-@pytest.mark.parametrize("text", ["", "quick", "batched", "batched:x", "fluid:2", "batched:1:2"])
+@pytest.mark.parametrize("text", ["", "quick", "batched:x", "fluid:2", "batched:1:2"])
 def test_other_names_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="use paced"):
         parse(text)
@@ -133,6 +133,7 @@ def test_other_names_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("batched", "batched needs a number of bins, such as batched:8"),
         ("batched:0", "at least one bin"),
         ("matched:-1", "cannot be -1 epochs"),
         ("paced:fast", "a share such as 20% or a time such as 50ms, not 'fast'"),

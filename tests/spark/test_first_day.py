@@ -115,10 +115,28 @@ def test_a_python_without_godwit(tmp_path: Path) -> None:
     *trace, message = told(tmp_path)
     assert re.fullmatch(
         rf"godwit\.errors\.ConfigError: executors cannot run Godwit with the Python '{python}': "
-        r"it has no module '\w+'\. Install Godwit for it \(pip install godwit\), or set .*",
+        r"it has no module '\w+'\. Install Godwit there as you did here, or set .*",
         message,
     )
     assert all(line.startswith(("Traceback", "  ")) for line in trace)
+
+
+FAILING = START.replace(
+    """.aggregate("counts", key="value", n=gw.count())""",
+    """.state_machine(
+    "steps", key="value", function=lambda key, value, state: 1 / 0, state="n int", output="n int"
+)""",
+).replace(""".start("checkpoint")""", """.start("checkpoint").await_termination()""")
+
+
+def test_a_function_that_raises_is_told_without_sparks_traces(tmp_path: Path) -> None:
+    process = run(tmp_path, FAILING, PYSPARK_PYTHON=sys.executable)
+    assert process.wait() == 1
+    (logged,) = (line for line in told(tmp_path) if re.search(" (INFO|WARN|ERROR) ", line))
+    assert "ERROR godwit: failed in epoch 0: OperatorError: operator 'steps' failed at" in logged
+    text = (tmp_path / "said").read_text()
+    assert "godwit.errors.OperatorError" in text
+    assert "\tat " not in text  # no line of a trace of Java's
 
 
 def test_the_python_is_tried_once_an_application(spark: SparkSession) -> None:

@@ -172,3 +172,27 @@ def test_damaged_outputs_are_not_delivered(spark: SparkSession, feed: Feed, tmp_
     with pytest.raises(gw.DamagedFileError, match=file.name):
         run_to_end(job, checkpoint)
     assert not list((tmp_path / "output").glob("epoch=*"))
+
+
+def test_a_query_that_another_start_ended_says_so(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    """In one session Spark stops the first as if it were asked to."""
+    feed.add(words("a b"))
+    job = counting(spark, feed, gw.memory("twice"))
+    stopped = job.start(tmp_path / "checkpoint", workers=2)
+    stopped.process_all_available()
+    stopped.stop()
+    first = job.start(tmp_path / "checkpoint")
+    first.process_all_available()
+    second = job.start(tmp_path / "checkpoint")
+    try:
+        for ask in (first.await_termination, first.process_all_available, lambda: first.migrate(3)):
+            with pytest.raises(gw.FencedError, match="Another start of this query") as caught:
+                ask()
+            assert caught.value.__cause__ is None
+            assert caught.value.__suppress_context__ or caught.value.__context__ is None
+        assert stopped.await_termination()  # it had ended before
+        second.process_all_available()
+    finally:
+        second.stop()

@@ -5,6 +5,7 @@ import re
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,13 @@ def test_files_of_later_epochs_are_another_history(
     with pytest.raises(ConfigError, match=r"epoch=10 is there .* only come to epoch 4"):
         restored.deliver(4, rows(spark, 4), "q/z", 1)
     restored.deliver(11, rows(spark, 11), "q/11", 1)
+    manifests = checkpoint / "godwit" / "manifests"
+    manifests.mkdir(parents=True)
+    for published in range(3, 12):
+        refused = pytest.raises(ConfigError, match=rf"epoch=1[01] is .* come to epoch {published};")
+        (manifests / f"{published}.json").touch()
+        with refused if published < 11 else nullcontext():
+            gw.files(out).check(spark, SCHEMA, str(checkpoint))
 
 
 @pytest.mark.parametrize("receipt", [None, "", "{", "[]", "{}"])
@@ -260,6 +268,12 @@ def test_what_cannot_work_is_refused_at_the_start(
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file"):
         gw.files(tmp_path / "file").check(spark, SCHEMA, str(checkpoint))
+    below = tmp_path / "file" / "out"
+    with pytest.raises(ConfigError, match=f"the output {below} cannot be written: .*is a file"):
+        gw.files(below).check(spark, SCHEMA, str(checkpoint))
+    for place in (tmp_path, checkpoint, checkpoint / "out"):
+        with pytest.raises(ConfigError, match=r"one lies in the other; name two"):
+            gw.files(place).check(spark, SCHEMA, str(checkpoint))
     taken = to_spark(parse("Epoch int"))
     for sink in (gw.files(tmp_path), gw.table("t"), gw.memory("m")):
         with pytest.raises(ConfigError, match="column 'Epoch'"):

@@ -29,7 +29,7 @@ NEXT = "Set PYSPARK_PYTHON to the Python that runs this program"
         ),
         (
             "Traceback\n  File\nModuleNotFoundError: No module named 'godwit'\n\tat java",
-            "it has no module 'godwit'. Install Godwit for it (pip install godwit), or set "
+            "it has no module 'godwit'. Install Godwit there as you did here, or set "
             "PYSPARK_PYTHON to the Python that runs this program",
         ),
         ("Job 0 cancelled because SparkContext was shut down", None),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from godwit.errors import ConfigError
 from godwit.operators import StateMachine
@@ -102,6 +103,13 @@ WAYS: dict[str, tuple[Callable[[], Callable[..., Any]], str]] = {
         f"its function `step` {SENT}the variable `lock` (a generator) cannot be pickled",
     ),
 }
+
+
+def test_a_session_is_not_to_be_made_inside_of_the_function() -> None:
+    session = SparkSession.__new__(SparkSession)
+    session.__dict__["lock"] = threading.Lock()
+    with pytest.raises(ConfigError, match=r"SparkSession\) cannot be .* live on the driver only\."):
+        check_operators([operator(closing_over(session))])
 
 
 @pytest.mark.parametrize("way", WAYS)

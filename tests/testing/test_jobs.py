@@ -160,6 +160,14 @@ def test_a_record_of_another_shape_is_refused() -> None:
     assert simulation.committed == -1
 
 
+def test_the_name_of_an_operator_is_given_once() -> None:
+    counts = gw.stream("word string").aggregate("counts", key="word", n=gw.count())
+    later = counts.transform(lambda rows: rows)
+    for stream in (counts, later):
+        with pytest.raises(gw.ConfigError, match=r"an operator 'counts' already.* differently"):
+            stream.aggregate("counts", key="n", m=gw.count())
+
+
 def test_inputs_of_two_kinds_are_refused() -> None:
     left = gw.stream("user string, at timestamp").aggregate("counts", key="user", n=gw.count())
     with pytest.raises(gw.ConfigError, match="without a stateful operator"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from godwit.api.handles import Draining, Handover, Migration, Scheduled
-from godwit.errors import ConfigError, GodwitError, RefusedError
+from godwit.errors import ConfigError, FencedError, GodwitError, RefusedError
 from godwit.inspect.targets import Measured, Planner, target
 from godwit.log.history import History
 from godwit.log.layout import SPARK
@@ -65,6 +65,7 @@ class Query:
         engine.spark_query = spark_query
         self._driver = engine.driver
         self._ended = threading.Event()
+        self._fenced: FencedError | None = None  # known when it has ended
         self._cleaner = threading.Thread(target=self._clean_up, name="godwit-clean-up", daemon=True)
         self._cleaner.start()
         threading.Thread(target=self._stop_if_asked, name="godwit-stop", daemon=True).start()
@@ -267,7 +268,11 @@ class Query:
             except Exception:
                 self._raise_failure()
                 raise
-            if not (self.is_active and self._driver.demand.wants_epoch):
+            if not self.is_active:
+                self._ended.wait(_TIDY_SECONDS)
+                self._raise_fenced()
+                return
+            if not self._driver.demand.wants_epoch:
                 return
             self._driver.demand.tick()
 
@@ -284,6 +289,7 @@ class Query:
         except Exception:
             self._raise_failure()
             raise
+        self._raise_fenced()
         self._cleaner.join(_TIDY_SECONDS)
         return True
 
@@ -319,7 +325,15 @@ class Query:
         if self._engine.failure is not None:
             raise self._engine.failure from None
         # A newer driver takes Spark's log away, which Spark cannot explain.
-        self._driver.journal.check()
+        try:
+            self._driver.check()
+        except FencedError as fenced:
+            raise fenced from None
+
+    def _raise_fenced(self) -> None:
+        """Spark stops a query for another start of it in the same session as if it were asked."""
+        if self._fenced is not None:
+            raise self._fenced from None
 
     def _only(self, operator: str | None) -> str:
         if operator is None and len(self.operators) > 1:
@@ -348,10 +362,17 @@ class Query:
     def _clean_up(self) -> None:
         with suppress(Exception):  # whoever asks the handle is told
             self.spark_query.awaitTermination()
+        try:
+            self._driver.check()
+        except FencedError as fenced:
+            self._fenced = fenced
+        except Exception:  # the files may be gone
+            pass
         self._ended.set()
         self._driver.monitor.close()
         self._engine.ticker.hold()
         with suppress(Exception):  # Spark may have ended, too
+            self._engine.unhush()
             self._engine.pinning.sweep(self._driver.cache)
             self._engine.pinning.close()
         if self._driver.cache.directory:

@@ -308,6 +308,11 @@ class Stream:
 
     def _then(self, name: str, define: Callable[[pa.Schema], Sequence[Step]]) -> Stream:
         """With the steps that an operator is defined as, for records of this stream."""
+        if any(isinstance(one, Operator | Later) and one.name == name for one in self._steps):
+            raise ConfigError(
+                f"the query has an operator '{name}' already, and the name is an operator's "
+                "identity: name this one differently"
+            )
         if self._schema is None:
             return replace(self, _steps=(*self._steps, Later(name, define)))
         stream = self

@@ -6,7 +6,7 @@ from typing import Any
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json, print_json
 from godwit.errors import ConfigError, RefusedError
-from godwit.log.history import Generation, History
+from godwit.log.history import History
 from godwit.log.restore import restore
 from godwit.model.ids import Epoch
 from godwit.model.text import plural
@@ -48,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         _list(epochs, json=arguments.json)
         return 0
     drivers = history.generations()
-    if drivers and _is_running(drivers[-1]) and not arguments.force:
+    if drivers and drivers[-1].is_running and not arguments.force:
         raise RefusedError(
-            f"the query runs: driver {drivers[-1].number}, process {drivers[-1].pid} on this host. "
-            f"Stop it first, with 'godwit stop {arguments.checkpoint} --wait', or give --force"
+            f"the query runs: {drivers[-1]}. Stop it first, with "
+            f"'godwit stop {arguments.checkpoint} --wait', or give --force"
         )
     requests = history.requests.ids()
     manifest = restore(arguments.checkpoint, arguments.epoch)
@@ -71,6 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"dropped: {plural(len(dropped), 'request')}, {', '.join(map(str, dropped))}")
     if undone or dropped:
         print(f"kept in {aside}")
+    if undone:
+        print(
+            f"if the query has a files sink: move its directories epoch={undone[0]} and later away "
+            "before the next start, which refuses them"
+        )
     print(
         f"the next start runs epoch {manifest.epoch + 1}, from the input that epoch "
         f"{manifest.epoch} left to read"
@@ -85,8 +90,3 @@ def _list(epochs: list[Epoch], *, json: bool) -> None:
     if not epochs:
         raise ConfigError("no epoch is published yet, so none can be restored")
     print("epochs that can be restored:", ", ".join(map(str, epochs)))
-
-
-def _is_running(driver: Generation) -> bool:
-    """Of a driver on another host nobody here knows."""
-    return driver.is_here and not driver.gone

@@ -10,6 +10,8 @@ from godwit.model.description import OperatorDescription
 from godwit.model.routing import check_bins, check_workers
 from godwit.model.schema import parse
 
+_NEW = "start with a new checkpoint (state that gw.read_state reads can be given as initial=...)"
+
 
 def check_restart(
     history: History,
@@ -40,10 +42,21 @@ def check_compatible(
 def check_same_names(stored: Collection[str], given: Collection[str]) -> None:
     """An operator's name is its identity: none may come or go."""
     for name in set(stored) - set(given):
-        raise IncompatibleError(name, "the query no longer has it; its state would be orphaned")
+        now = ", ".join(given)
+        raise IncompatibleError(
+            name,
+            f"the query no longer has it, but {now}; its state would be orphaned. Keep the name, "
+            f"or {_NEW}",
+        )
     for name in set(given) - set(stored):
         known = ", ".join(sorted(stored))
-        raise IncompatibleError(name, f"it is new; the checkpoint holds state of: {known}")
+        raise IncompatibleError(
+            name, f"it is new; the checkpoint holds state of: {known}. Leave it out, or {_NEW}"
+        )
+
+
+def _changed(name: str, change: str) -> IncompatibleError:
+    return IncompatibleError(name, f"{change}. Define it as it was, or {_NEW}")
 
 
 def _check_operator(name: str, before: OperatorDescription, now: OperatorDescription) -> None:
@@ -54,16 +67,16 @@ def _check_operator(name: str, before: OperatorDescription, now: OperatorDescrip
     }
     for part, (was, is_now) in parts.items():
         if was != is_now:
-            raise IncompatibleError(name, f"its {part} was '{was}', now '{is_now}'")
+            raise _changed(name, f"its {part} was '{was}', now '{is_now}'")
     for column, function in before.functions.items():
         if (given := now.functions.get(column)) != function:
-            raise IncompatibleError(name, f"{column} was {function}, now {given or 'missing'}")
+            raise _changed(name, f"{column} was {function}, now {given or 'missing'}")
     for table in before.tables.keys() ^ now.tables.keys():
         change = "removed" if table in before.tables else "added"
-        raise IncompatibleError(name, f"state '{table}' was {change}")
+        raise _changed(name, f"state '{table}' was {change}")
     for table, described in before.tables.items():
         if described.sub != now.tables[table].sub:
-            raise IncompatibleError(name, f"the form of state '{table}' changed")
+            raise _changed(name, f"the form of state '{table}' changed")
         _check_values(name, table, parse(described.value), parse(now.tables[table].value))
 
 
@@ -71,9 +84,9 @@ def _check_values(name: str, table: str, before: pa.Schema, now: pa.Schema) -> N
     for field in before:
         index = now.get_field_index(field.name)
         if index < 0:
-            raise IncompatibleError(name, f"column '{field.name}' of state '{table}' was removed")
+            raise _changed(name, f"column '{field.name}' of state '{table}' was removed")
         if now.field(index).type != field.type:
-            raise IncompatibleError(
+            raise _changed(
                 name,
                 f"column '{field.name}' of state '{table}' was {field.type}, "
                 f"now {now.field(index).type}",

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from os import kill
+from os import getpid, kill
 from statistics import median
+from time import time as now
 from typing import Any, Self, TypeVar
 
 from godwit.errors import CheckpointError, DamagedFileError
@@ -32,6 +33,7 @@ from godwit.storage.location import Location, open_store
 T = TypeVar("T")
 
 PACED = 10  # epochs whose median pace is told
+_LOADED = now()  # what has this process's number and is older was another process
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Generation:
             return True
         if not self.is_here:
             return False
+        if self.pid == getpid():
+            return self.time < _LOADED  # in a new container processes get the same numbers
         try:
             kill(self.pid, 0)  # sends no signal
         except ProcessLookupError:
@@ -69,6 +73,15 @@ class Generation:
         except PermissionError:
             pass  # somebody else's
         return False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is known to run: of a driver on another host nobody here knows."""
+        return self.is_here and not self.gone
+
+    def __str__(self) -> str:
+        host = "this host" if self.is_here else self.host
+        return f"driver {self.number}, process {self.pid} on {host}"
 
     def to_json(self) -> dict[str, Any]:
         return {"number": self.number, "host": self.host, "pid": self.pid, "time": self.time}
@@ -99,7 +112,7 @@ class History:
             raise CheckpointError(
                 str(history.checkpoint),
                 "there is no Godwit checkpoint here; name the directory that the query was "
-                f"started with (it holds {HOME}/{FORMAT})",
+                f"started with (it holds {HOME}/{FORMAT}), or wait, if it has just been started",
             )
         history.check_layout()
         return history

@@ -202,7 +202,10 @@ class Journal(History):
         try:
             yield
         except (FileNotFoundError, FileExistsError, NotADirectoryError):
-            self.check()
+            try:
+                self.check()
+            except FencedError as fenced:
+                raise fenced from None
             raise
 
 

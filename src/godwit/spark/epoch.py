@@ -23,6 +23,7 @@ from godwit.model.requests import StreamedUpdates
 from godwit.operators.base import Operator
 from godwit.spark.backlog import latest_offsets
 from godwit.spark.executor_loss import LossWatch
+from godwit.spark.hushing import hush_failure
 from godwit.spark.operator_job import run
 from godwit.spark.pinning import Pinning
 from godwit.spark.sinks.sink import FileTaker, Sink
@@ -85,6 +86,7 @@ class Engine:
     is_bounded: bool = False  # the query ends with the input that is there at its start
     spark_query: StreamingQuery | None = None  # known soon after its start
     failure: BaseException | None = None
+    unhush: Callable[[], None] = lambda: None  # once Spark has ended the query after a failure
     delivered: Epoch = INITIAL  # the newest epoch
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
@@ -95,6 +97,7 @@ class Engine:
             self._epoch(batch, Epoch(epoch))
         except BaseException as error:  # any other than an Exception would leave Spark waiting
             self.failure = self._cause(error)
+            self._hush(batch.sparkSession, epoch)
             raise EpochFailedError(_brief(self.failure)) from None
         faults.reach("commit", "before", epoch)
 
@@ -107,6 +110,13 @@ class Engine:
         while self.spark_query is None or self.spark_query.isActive:
             sleep(LOOK_SECONDS)
         return True
+
+    def _hush(self, spark: SparkSession, epoch: int) -> None:
+        """An error of Godwit's own says all; of any other, Spark's log may tell more."""
+        if isinstance(self.failure, GodwitError) and self.spark_query is not None:
+            name = f"{self.query_name}: " if self.query_name else ""
+            told = f"{name}failed in epoch {epoch}: {type(self.failure).__name__}: {self.failure}"
+            self.unhush = hush_failure(spark, self.spark_query, told)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Being fenced off explains whatever else went wrong, such as files that are gone."""

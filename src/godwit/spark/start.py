@@ -1,5 +1,6 @@
 """Starting a query on Spark, or going on with the one in a checkpoint."""
 
+import logging
 import tempfile
 import threading
 import uuid
@@ -29,7 +30,7 @@ from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.spark_checkpoint import SparkCheckpoint, check_new, check_sources, go_on
-from godwit.spark.start_check import check_start
+from godwit.spark.start_check import check_checkpoint, check_start
 from godwit.spark.ticks import with_ticks
 from godwit.spark.unread_files import SOURCES, FileSource, UnreadWatch
 from godwit.spark.update_stream import with_control
@@ -45,6 +46,8 @@ START_SETTINGS = {
         ".FileSystemBasedCheckpointFileManager"
     ),
 }
+log = logging.getLogger("godwit")
+
 _STARTING = threading.Lock()  # starts share the user's session, whose settings they change
 
 
@@ -71,6 +74,7 @@ def start(
         source = with_control(source, control)
     spark = source.sparkSession
     store = open_store(checkpoint, to_write=True)
+    check_checkpoint(store, files)
     operators = [step for step in steps if isinstance(step, Operator)]
     for operator in operators:
         check_partials(spark, operator)
@@ -99,6 +103,7 @@ def start(
         _local_directory(spark),
         options.fetch_rate,
     )
+    _tell_takeover(history)
     driver = Driver(
         store,
         operators,
@@ -177,6 +182,15 @@ def _launch(
         writer = writer.trigger(processingTime=f"{interval} microseconds")
     with _STARTING, settings(spark, START_SETTINGS | _retaining(spark, options.retention)):
         return writer.start(), engine
+
+
+def _tell_takeover(history: History) -> None:
+    drivers = history.generations()
+    if drivers and drivers[-1].is_running:
+        log.warning(
+            "taking over from %s, which runs this query and will fail with FencedError",
+            drivers[-1],
+        )
 
 
 def _retaining(spark: SparkSession, retention: int) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -11,10 +11,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
+from godwit.log.layout import HOME
+from godwit.log.spark_log import METADATA, OFFSETS
 from godwit.operators.base import Operator
 from godwit.spark.executors import done, prepare
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.unpicklable import check_operators
+from godwit.spark.unread_files import FileSource
+from godwit.storage.directories import check_writable, lies_in
+from godwit.storage.store import Store
 
 # They tell of each attempt of a task that fails; what failed it is told once, by the error.
 _LOUD: Final = (
@@ -23,6 +28,25 @@ _LOUD: Final = (
     "org.apache.spark.api.python.PythonWorkerFactory",
 )
 _checked: set[str] = set()  # applications whose Python can import what tasks need
+
+
+def check_checkpoint(store: Store, sources: Iterable[FileSource]) -> None:
+    """Raise ConfigError if a checkpoint cannot be written, is Spark's or would be read as input."""
+    check_writable(store, "checkpoint")
+    top = set(store.names(""))
+    if {METADATA, OFFSETS} <= top and HOME not in top:
+        raise ConfigError(
+            f"the checkpoint {store} is that of a query of Spark's own. Name a new directory; to "
+            f"go on from this one, start with after=gw.spark_checkpoint(spark, '{store}'), as "
+            "docs/guide/from-spark.md tells"
+        )
+    for source in sources:
+        for directory in source.directories():
+            if lies_in(store, directory):
+                raise ConfigError(
+                    f"the checkpoint {store} lies in {directory}, which the query reads as its "
+                    "input; name a directory outside of it"
+                )
 
 
 def check_start(
@@ -79,7 +103,7 @@ def explain(error: str) -> str | None:
         return f"it is Python {found[1]}, but this program runs with Python {found[2]}. {_NEXT}"
     if found := re.search(r"No module named '?([\w.]+)", error):
         return (
-            f"it has no module '{found[1]}'. Install Godwit for it (pip install godwit), or set "
+            f"it has no module '{found[1]}'. Install Godwit there as you did here, or set "
             "PYSPARK_PYTHON to the Python that runs this program"
         )
     return None

@@ -20,8 +20,7 @@ def check_operators(operators: Iterable[Operator]) -> None:
     for operator in operators:
         if (path := _path_to_culprit(operator)) is not None:
             raise ConfigError(
-                f"operator '{operator.name}': its {_told(path)}; make it inside of the function, "
-                "or leave it out"
+                f"operator '{operator.name}': its {_told(path)}; {_next_step(path[-1][1])}"
             )
 
 
@@ -56,6 +55,15 @@ def _told(path: list[tuple[str, Any]]) -> str:
     if len(names) > 1:
         whole += f" holds `{_dotted(name for name, _ in names)}` ({_kind(culprit)}), which"
     return f"{told} cannot be sent to executors: {whole} cannot be pickled"
+
+
+def _next_step(culprit: Any) -> str:
+    if type(culprit).__module__.startswith(_OPAQUE):
+        return (
+            "sessions, DataFrames and the like live on the driver only. Collect what the function "
+            "needs before the start, or join it to the stream as a DataFrame"
+        )
+    return "make it inside of the function, or leave it out"
 
 
 def _dotted(names: Iterable[str]) -> str:

@@ -54,9 +54,13 @@ class FileSource:
 
     def files(self) -> Iterator[os.DirEntry[str]]:
         """What is there now, without hidden files."""
-        for place in glob.iglob(self.path):
+        for place in self.directories():
             with suppress(NotADirectoryError, FileNotFoundError):
                 yield from self._below(place)
+
+    def directories(self) -> Iterator[str]:
+        """Those that are there now."""
+        return glob.iglob(self.path)
 
     def _below(self, directory: str) -> Iterator[os.DirEntry[str]]:
         with os.scandir(directory) as entries:

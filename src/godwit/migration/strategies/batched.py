@@ -26,6 +26,8 @@ class Batched(Strategy):
 
     @classmethod
     def parse(cls, argument: str) -> Self:
+        if not argument:
+            raise ConfigError("batched needs a number of bins, such as batched:8")
         return cls(int(argument))
 
     @classmethod

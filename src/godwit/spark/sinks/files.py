@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import query_id
 from godwit.spark.sinks.sink import EPOCH, FileTaker, Sink, check_no_epoch
+from godwit.storage.directories import check_writable, lies_in
 from godwit.storage.location import local_directory, open_store
 
 FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
@@ -66,12 +68,19 @@ class FilesSink(FileTaker):
             raise ConfigError(f"unknown file format '{self.format}'; use {', '.join(FORMATS)}")
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; the files sink needs a directory")
+        if lies_in(self.path, checkpoint) or lies_in(checkpoint, self.path):
+            raise ConfigError(
+                f"the output {self.path} and the checkpoint {checkpoint} are one directory, or one "
+                "lies in the other; name two that lie beside each other"
+            )
+        check_writable(self.path, "output")
         self._checkpoint, self._joined = checkpoint, False
         self._empty = spark.createDataFrame([], schema)
         if there := list(self._epochs()):
-            self._check_owner(
-                self._target(max(there)), query_id(open_store(checkpoint).within(SPARK)) or ""
-            )
+            store = open_store(checkpoint)
+            self._check_owner(self._target(max(there)), query_id(store.within(SPARK)) or "")
+            if published := History(store).epochs():
+                self._check_later(there, published[-1])
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         if not self._delivered(epoch, commit):
@@ -154,15 +163,18 @@ class FilesSink(FileTaker):
         """At the first delivery: refuse a directory with later epochs, keep the schema of all."""
         if self._joined:
             return
-        later = [number for number in self._epochs() if number > epoch]
+        self._check_later(self._epochs(), epoch)
+        if self.format == "parquet" and self._empty is not None:
+            self._keep_schema(epoch, self._empty)
+        self._joined = True
+
+    def _check_later(self, there: Iterable[int], epoch: int) -> None:
+        later = [number for number in there if number > epoch]
         if later:
             raise ConfigError(
                 f"{self._target(min(later))} is there although this query has only come to epoch "
                 f"{epoch}; {_ROLLED_BACK}"
             )
-        if self.format == "parquet" and self._empty is not None:
-            self._keep_schema(epoch, self._empty)
-        self._joined = True
 
     def _keep_schema(self, epoch: int, rows: DataFrame) -> None:
         """Without a schema of all files, Spark would take that of the oldest one for it."""

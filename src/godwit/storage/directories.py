@@ -1,0 +1,53 @@
+"""Whether a directory can be written, and whether it lies in another: asked before a start."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TypeAlias
+
+from godwit.errors import ConfigError
+from godwit.storage.local import LocalStore
+from godwit.storage.store import Store
+
+Place: TypeAlias = Store | Path | str
+
+
+def check_writable(place: Place, what: str) -> None:
+    """Raise ConfigError unless files can be made in `place`, which may not be there yet.
+
+    It is tried where the directory is or would be made, and nothing of that stays.
+    """
+    path = _path(place)
+    if path is None:
+        return
+    try:
+        there = next(one for one in (path, *path.parents) if os.path.lexists(one))
+        os.rmdir(tempfile.mkdtemp(prefix=".godwit-", dir=there))
+        os.scandir(there).close()
+    except NotADirectoryError:
+        raise _unfit(what, path, f"{there} is a file") from None
+    except OSError as error:
+        raise _unfit(what, path, f"{error.strerror}, at {there}") from None
+
+
+def lies_in(place: Place, directory: Place) -> bool:
+    """Is a place a directory, or below it? Links are followed.
+
+    >>> lies_in("/data/query/checkpoint", "/data/query"), lies_in("/data/query", "/data/q")
+    (True, False)
+    """
+    path, parent = _path(place), _path(directory)
+    return path is not None and parent is not None and parent in (path, *path.parents)
+
+
+def _path(place: Place) -> Path | None:
+    if isinstance(place, LocalStore):
+        place = place.root
+    return None if isinstance(place, Store) else Path(place).resolve()
+
+
+def _unfit(what: str, path: Path, reason: str) -> ConfigError:
+    return ConfigError(
+        f"the {what} {path} cannot be written: {reason}. Name a directory that this process may "
+        "make and write to"
+    )
