@@ -30,14 +30,26 @@ def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert query.command("status") == 0
     text = capsys.readouterr().out
     assert "epoch 0, backlog not told by the sources\ndriver 1: process" in text
-    assert "counts: 2 workers, 16 bins, 3 rows" in text
+    assert "counts: 2 workers, 16 bins, 3 row versions, " in text
     assert query.command("status", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     driver, data = told["driver"], told["operators"]["counts"]
-    assert (data["records"], data["rows"], data["routing"]["bins"]) == (4, 3, 16)
+    assert (data["records"], data["row_versions"], data["routing"]["bins"]) == (4, 3, 16)
     assert not driver["gone"]
     assert [worker["bins"] for worker in data["workers"]] == [8, 8]
     assert sum(worker["records"] for worker in data["workers"]) == 4
+
+
+def test_status_counts_row_versions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One key, changed twice: its older version stays in a file until a merge."""
+    sim = simulate(tmp_path, workers=1, bins=4)
+    sim.feed(words("a"))
+    sim.feed(words("a"))
+    assert main(["status", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "counts: 1 worker, 4 bins, 2 row versions, " in told
+    assert re.search(r"worker +bins +row versions +state", told)
+    assert len(sim.state()) == 1
 
 
 def test_a_better_balance_is_planned_and_applied(

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         verdict = plural(len(report.findings), "problem") if report.findings else "sound"
         print(
             f"{arguments.checkpoint}: epochs {report.epochs[0]} to {report.epochs[-1]}, "
-            f"{plural(report.files, 'file')}, {plural(report.rows, 'row')}: {verdict}"
+            f"{plural(report.files, 'file')}, {plural(report.row_versions, 'row version')}: {verdict}"
         )
     return 1 if report.findings else 0
 
