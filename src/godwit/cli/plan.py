@@ -81,10 +81,8 @@ def has_target(arguments: argparse.Namespace) -> bool:
 
 def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured) -> Routing:
     """The target that the arguments ask for."""
-    loaded = arguments.rebalance or arguments.drain or arguments.tau is not None
-    planner: Planner = arguments.planner or ("scattered" if loaded else "even")
     return target(
-        planner,
+        _planner(arguments),
         routing,
         measured,
         workers=arguments.workers,
@@ -92,6 +90,12 @@ def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured)
         tau=arguments.tau,
         projected=Projected.load(arguments.projected) if arguments.projected else None,
     )
+
+
+def _planner(arguments: argparse.Namespace) -> Planner:
+    loaded = arguments.rebalance or arguments.drain or arguments.tau is not None
+    planner: Planner = arguments.planner or ("scattered" if loaded else "even")
+    return planner
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -103,9 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
     measured = Measured.of(history, operator.name, operator.routing.bins)
     goal = planned(arguments, operator.routing, measured)
     plan = Plan.of(operator.name, operator.routing, goal)
+    unmoved = nothing_moves(arguments, plan, operator.routing)
     tell_idle(plan, operator.routing)
     if arguments.explain:
-        explain(operator, plan, measured, history)
+        if unmoved:
+            print(unmoved)
+        else:
+            explain(operator, plan, measured, history)
         if not arguments.out:
             return 0
     if arguments.out:
@@ -116,8 +124,19 @@ def run(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"{arguments.out} exists already; name another file") from None
         note(f"{arguments.out}: {plan.bins:,} of {plural(operator.routing.bins, 'bin')} move")
     else:
+        if unmoved:
+            note(unmoved)
         sys.stdout.write(plan.to_text())
     return 0
+
+
+def nothing_moves(arguments: argparse.Namespace, plan: Plan, routing: Routing) -> str | None:
+    """One line about a plan that leaves everything as it is."""
+    if (plan.moves, plan.workers, plan.routing) != ((), routing.workers, routing.digest()):
+        return None
+    evenly = arguments.workers is not None and _planner(arguments) == "even"
+    how = "spread evenly over" if evenly else "where this plan wants them, on"
+    return f"all bins are already {how} {plural(plan.workers, 'worker')}: nothing to move"
 
 
 def tell_idle(plan: Plan, routing: Routing) -> None:

@@ -175,7 +175,8 @@ class Overview:
     def operator(self, name: str | None) -> OperatorView:
         """The operator of this name, or the only one."""
         if name is None and len(self.operators) > 1:
-            raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
+            choices = " or ".join(f"--operator {each}" for each in self.operators)
+            raise ConfigError(f"the query has several operators: say {choices}")
         name = name or next(iter(self.operators))
         if name not in self.operators:
             raise ConfigError(
