@@ -216,7 +216,7 @@ def test_a_plan_in_which_nothing_moves_is_one_line(
     query.driver.requests.migrate("counts", Routing.even(16, 4), strategy="fluid")
     assert query.command("apply", "--workers", "2", "--supersede", "--watch") == 0
     assert "migration 2 is done" in capsys.readouterr().out
-    assert query.driver.routing("counts") == Routing.even(16, 2)
+    assert query.driver.routing("counts").workers == 2
 
 
 def test_one_of_several_operators_has_to_be_named(query: Running) -> None:

@@ -20,7 +20,7 @@ def test_files_that_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     sim.driver.begin(Epoch(1), NO_SPARK, "1", unread=UnreadFiles(3, 60.0))
     assert main(["status", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("epoch 0, epoch 1 in flight, 3 files waiting, the oldest for 60 s\n")
+    assert told.startswith("epoch 0, epoch 1 in flight, 3 files waiting, the oldest for 1 min\n")
     assert main(["status", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unread"] == {"files": 3, "seconds": 60.0}
     assert Overview.of(tmp_path).unread == UnreadFiles(3, 60.0)

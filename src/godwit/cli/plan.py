@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from godwit.cli.command import add_command
-from godwit.cli.output import duration, note, print_table, size
+from godwit.cli.output import note, print_table, size
 from godwit.errors import ConfigError
 from godwit.inspect.overview import OperatorView, Overview
 from godwit.inspect.sizes import Sizes, fetch_rate, lacking, work_seconds
@@ -17,7 +17,7 @@ from godwit.log.history import History
 from godwit.migration.strategies import STRATEGIES, Fetching, Known, Strategy, steps
 from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Move, Routing
-from godwit.model.text import plural
+from godwit.model.text import duration, plural
 from godwit.planner import transfers
 from godwit.planner.projected import Projected
 from godwit.storage.location import open_store

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, duration, moment, print_json, print_table, size
+from godwit.cli.output import add_json, moment, print_json, print_table, size
 from godwit.inspect.overview import (
     ExecutorView,
     MigrationView,
@@ -15,7 +15,7 @@ from godwit.inspect.overview import (
     WorkerView,
 )
 from godwit.log.requests import RefusedRequest
-from godwit.model.text import plural
+from godwit.model.text import duration, plural
 from godwit.model.time import show
 from godwit.storage.location import open_store
 
