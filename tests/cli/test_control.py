@@ -213,7 +213,7 @@ def test_a_plan_in_which_nothing_moves_is_one_line(
     assert json.loads(capsys.readouterr().out)["answer"] == "nothing to move"
     assert query.command("plan", "--rebalance", "--tau", "5", "--explain") == 0
     assert "bins are already where this plan wants them, on 2 workers" in capsys.readouterr().out
-    query.driver.requests.migrate("counts", Routing.even(16, 4), strategy="fluid")
+    query.driver.requests.migrate("counts", Routing.even(16, 4))
     assert query.command("apply", "--workers", "2", "--supersede", "--watch") == 0
     assert "migration 2 is done" in capsys.readouterr().out
     assert query.driver.routing("counts").workers == 2
