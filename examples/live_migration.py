@@ -30,6 +30,7 @@ VIEWS_A_SECOND = 5_000
 PAGE_BYTES = 300
 STRATEGIES = ("all-at-once", "paced")
 WARM_UP, STEADY, AFTER = 14, 14, 6  # seconds of the stream
+BUSY = 3  # times the median: on a quiet machine the slowest is 1.2 times while nothing moves
 SETTLING = 2  # seconds after the last step, in which its epoch may still run
 BINS = 4096
 NETWORK = 125_000_000  # bytes a second, 1 Gbit/s: all is on one disk here, as it is on no cluster
@@ -204,6 +205,8 @@ def report(runs: list[Run]) -> None:
     for name, waits, duration, fetched in rows:
         median, worst = f"{statistics.median(waits):.2f}", f"{max(waits):.2f}"
         print(line.format(name, median, worst, duration, fetched))
+    if max(steady) > BUSY * statistics.median(steady):
+        print("\nthe machine was too busy to compare: latencies varied while nothing moved")
     exact = all(run.exact for run in runs)
     print(f"\nlatency: from a view to its result; every count is exactly right: {exact}")
 

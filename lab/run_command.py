@@ -1,6 +1,7 @@
 """`python -m lab run`: a workload, live."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,12 +105,15 @@ def tell(wanted: "WorkloadRun", report: "RunReport", directory: Path | None) -> 
 
     told = sentences(report)
     name = wanted.workload.name
-    table = latency_table({name: report})
+    table = latency_table({name: report}).without_labels()
     if table.rows:
-        print_table(table.header[1:], [row[1:] for row in table.rows])
+        print_table(table.header, table.rows)
     print(told)
     if directory:
-        sections = [Section("What was seen", told), *overview({name: report})]
+        sections = [Section("What was seen", told)]
+        for section in overview({name: report}):
+            plain = section.table and section.table.without_labels()
+            sections.append(replace(section, table=plain))
         page = Page(name, wanted.workload.about, Findings(sections, {name: report}))
         for path in page.write(directory):
             note(str(path))

@@ -20,7 +20,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; 
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em }
 table { border-collapse: collapse; margin: 1em 0 }
 th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #ddd }
-th:first-child, td:first-child { text-align: left }
+th:first-child, td:first-child, .text { text-align: left }
 td:not(:first-child) { white-space: nowrap }
 svg { width: 100%; height: auto }
 footer { color: #666; font-size: .85em; margin-top: 3em }
@@ -108,9 +108,26 @@ def _svg(figure: Figure) -> str:
 
 
 def _table(table: ResultTable) -> str:
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
-    rows = [
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.rows
+    looks = ["" if all(map(_is_number, cells)) else ' class="text"' for cells in _columns(table)]
+    lines = [
+        "<tr>" + "".join(_cell(kind, *each) for each in zip(looks, row, strict=True)) + "</tr>"
+        for kind, row in [("th", table.header), *(("td", row) for row in table.rows)]
     ]
-    return f"<table>\n<tr>{head}</tr>\n" + "\n".join(rows) + "\n</table>"
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def _cell(kind: str, look: str, text: str) -> str:
+    return f"<{kind}{look}>{html.escape(text)}</{kind}>"
+
+
+def _columns(table: ResultTable) -> list[tuple[str, ...]]:
+    return [*zip(*table.rows, strict=True)] or [()] * len(table.header)
+
+
+def _is_number(cell: str) -> bool:
+    """With its unit, or one that is not known.
+
+    >>> [*map(_is_number, ["1,024", "-0.5 s", "25%", "-", "paced:20%", "q5"])]
+    [True, True, True, True, False, False]
+    """
+    return cell in ("", "-") or cell.removeprefix("-")[0].isdecimal()

@@ -14,6 +14,10 @@ class ResultTable:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
+    def without_labels(self) -> "ResultTable":
+        """Without the first column, which tells runs apart: one run needs none."""
+        return ResultTable(self.header[1:], [row[1:] for row in self.rows])
+
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
     """Print a table, with as many digits of its numbers as say something.

@@ -141,7 +141,8 @@ def _sentences(report: RunReport) -> Iterator[str]:
 
 
 def _cells(one: Disturbance) -> list[str]:
-    times = map(units.seconds, (one.greatest, one.duration, one.disruption, one.jitter))
+    greatest = one.greatest or None  # no measured event felt it
+    times = map(units.seconds, (greatest, one.duration, one.disruption, one.jitter))
     return [*times, f"{one.share:.0%}", size(one.fetched)]
 
 

@@ -16,6 +16,8 @@ from lab.workloads.rate import SECOND
 from lab.workloads.report import SLOT, Disturbance, LatencyTimeline, ObservedMigration, RunReport
 
 FEW: Final = 10  # points of a line, each of which is marked
+SLOWEST: Final[Any] = {"color": plots.COLOURS[1], "lw": 3, "solid_capstyle": "butt"}
+MEDIAN: Final[Any] = {"color": plots.COLOURS[0], "lw": 1}  # in front: the other shows behind it
 
 
 def timelines(reports: Mapping[str, RunReport]) -> Figure:
@@ -23,7 +25,7 @@ def timelines(reports: Mapping[str, RunReport]) -> Figure:
 
     A run that is much longer than most has axes of its own. A rate that varies is drawn as well.
     """
-    figure, panels = plots.panels_of([1.7] * len(reports))
+    figure, panels = plots.panels_of([3.4] if len(reports) == 1 else [1.7] * len(reports))
     lines = {name: report.timeline() for name, report in reports.items()}
     usual = 1.5 * float(np.median([line.begin[-1] for line in lines.values()]))
     told: dict[str, str] = {}
@@ -36,10 +38,11 @@ def timelines(reports: Mapping[str, RunReport]) -> Figure:
             ended = last if one.ended is None else one.ended
             panel.axvspan(one.asked, max(ended, one.asked + 0.1), color=told[_kind(one)], lw=0)
         panel.axvspan(0, report.warm_up, color="#eeeeee", lw=0)
-        dots: Any = {"lw": 1, "marker": "o" if len(lines[name].begin) < FEW else "", "ms": 3}
-        panel.plot(lines[name].begin, lines[name].greatest, color=plots.COLOURS[1], **dots)
-        panel.plot(lines[name].begin, lines[name].median, color=plots.COLOURS[0], **dots)
-        panel.set_title(name, loc="left", fontsize=9)
+        dots: Any = {"marker": "o" if len(lines[name].begin) < FEW else "", "ms": 3}
+        panel.plot(lines[name].begin, lines[name].greatest, **SLOWEST, **dots)
+        panel.plot(lines[name].begin, lines[name].median, **MEDIAN, **dots)
+        if len(reports) > 1:
+            panel.set_title(name, loc="left", fontsize=9)
         panel.set_ylabel("latency")
         panel.set_xlim(0, last)
         shown = [some for one in alike for some in (lines[one].median, lines[one].greatest)]
@@ -48,8 +51,8 @@ def timelines(reports: Mapping[str, RunReport]) -> Figure:
             _offered(panel, report, lines[name])
     for panel, below in pairwise(panels):
         panel.tick_params(labelbottom=panel.get_xlim() != below.get_xlim())
-    handles: list[Any] = [Line2D([], [], color=plots.COLOURS[1], label="slowest")]
-    handles += [Line2D([], [], color=plots.COLOURS[0], label="median")]
+    handles: list[Any] = [Line2D([], [], label="slowest", **SLOWEST)]
+    handles += [Line2D([], [], label="median", **MEDIAN)]
     handles += [Patch(color=colour, label=kind) for kind, colour in told.items()]
     figure.legend(handles=handles, ncols=5, fontsize=8, loc="outside upper right", frameon=False)
     panels[-1].set_xlabel("when the event took place, seconds since the start (grey: warm-up)")

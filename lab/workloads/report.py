@@ -13,7 +13,7 @@ outputs wait for the next epoch, the events of the last one have no latency, sin
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
@@ -228,12 +228,12 @@ class RunReport:
         """Of all epochs so far; made once, and anew when there are more of them."""
         known = len(self.epochs), self.closing
         if self._line is None or self._line[0] != known:
-            self._line = known, self._timeline()
+            self._line = known, self._timeline_of(self.answered())
         return self._line[1]
 
-    def _timeline(self) -> LatencyTimeline:
+    def _timeline_of(self, epochs: Iterable[DeliveredEpoch]) -> LatencyTimeline:
         slots: dict[int, list[npt.NDArray[np.int64]]] = {}
-        for epoch in self.answered():
+        for epoch in epochs:
             latencies, slot = self.latencies(epoch), self._intended(epoch) // SLOT
             borders = np.flatnonzero(np.diff(slot, prepend=-1, append=-1))
             for a, b in itertools.pairwise(borders):
@@ -255,8 +255,9 @@ class RunReport:
         return self._began(epoch), greatest / SECOND, self._is_moving(epoch, self.spans())
 
     def disturbances(self) -> list[Disturbance]:
-        """Of each migration, as long as it is felt."""
-        line, steady = self.timeline(), self.steady()
+        """Of each migration, as long as it is felt, by the measured events: those of the warm-up
+        may still wait when it begins, but not because of it."""
+        line, steady = self._timeline_of(self.timed()), self.steady()
         found = []
         for one, (first, last) in zip(self.migrations, self.spans(), strict=True):
             felt = line.greatest[(line.begin + line.greatest >= first) & (line.begin <= last)]

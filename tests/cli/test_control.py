@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 
 import godwit.operators as ops
 from godwit.cli import main, plan
+from godwit.errors import ConfigError
+from godwit.inspect.overview import Overview
 from godwit.log.spark_log import NO_SPARK
 from godwit.model.hashing import hash_rows
 from godwit.model.ids import Epoch
@@ -30,14 +33,26 @@ def test_status(query: Running, capsys: pytest.CaptureFixture[str]) -> None:
     assert query.command("status") == 0
     text = capsys.readouterr().out
     assert "epoch 0, backlog not told by the sources\ndriver 1: process" in text
-    assert "counts: 2 workers, 16 bins, 3 rows" in text
+    assert "counts: 2 workers, 16 bins, 3 row versions, " in text
     assert query.command("status", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     driver, data = told["driver"], told["operators"]["counts"]
-    assert (data["records"], data["rows"], data["routing"]["bins"]) == (4, 3, 16)
+    assert (data["records"], data["row_versions"], data["routing"]["bins"]) == (4, 3, 16)
     assert not driver["gone"]
     assert [worker["bins"] for worker in data["workers"]] == [8, 8]
     assert sum(worker["records"] for worker in data["workers"]) == 4
+
+
+def test_status_counts_row_versions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One key, changed twice: its older version stays in a file until a merge."""
+    sim = simulate(tmp_path, workers=1, bins=4)
+    sim.feed(words("a"))
+    sim.feed(words("a"))
+    assert main(["status", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "counts: 1 worker, 4 bins, 2 row versions, " in told
+    assert re.search(r"worker +bins +row versions +state", told)
+    assert len(sim.state()) == 1
 
 
 def test_a_better_balance_is_planned_and_applied(
@@ -182,6 +197,34 @@ def test_apply_with_a_deadline_and_in_place_of_another(
     assert moving.command("history", "--json") == 0
     outcomes = [past["outcome"] for past in json.loads(capsys.readouterr().out)["migrations"]]
     assert sorted(outcomes) == ["rolled back", "superseded"]
+
+
+def test_a_plan_in_which_nothing_moves_is_one_line(
+    query: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    even = "all bins are already spread evenly over 2 workers: nothing to move\n"
+    for command in (["plan", "--explain"], ["apply", "--watch"], ["apply", "--dry-run"]):
+        assert query.command(*command, "--workers", "2") == 0
+        assert capsys.readouterr() == (even, "")
+    assert query.command("plan", "--workers", "2") == 0
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["moves"], told.err) == ([], even)
+    assert query.command("apply", "--workers", "2", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "nothing to move"
+    assert query.command("plan", "--rebalance", "--tau", "5", "--explain") == 0
+    assert "bins are already where this plan wants them, on 2 workers" in capsys.readouterr().out
+    query.driver.requests.migrate("counts", Routing.even(16, 4))
+    assert query.command("apply", "--workers", "2", "--supersede", "--watch") == 0
+    assert "migration 2 is done" in capsys.readouterr().out
+    assert query.driver.routing("counts").workers == 2
+
+
+def test_one_of_several_operators_has_to_be_named(query: Running) -> None:
+    overview = Overview.of(query.checkpoint)
+    view = overview.operators["counts"]
+    several = replace(overview, operators={"sessions": view, "hourly": view})
+    with pytest.raises(ConfigError, match="say --operator sessions or --operator hourly"):
+        several.operator(None)
 
 
 def test_nothing_to_abort(query: Running, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ def test_one_of_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "migration 1: 2 -> 1 worker, paced:20%, moving, 0 of 1 bin" in text
     publish(drive(tmp_path, workers=1, bins=1), 2)
     assert main(["status", str(tmp_path)]) == 0
-    assert "counts: 1 worker, 1 bin, 0 rows" in capsys.readouterr().out
+    assert "counts: 1 worker, 1 bin, 0 row versions" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

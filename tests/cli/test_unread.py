@@ -20,10 +20,24 @@ def test_files_that_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     sim.driver.begin(Epoch(1), NO_SPARK, "1", unread=UnreadFiles(3, 60.0))
     assert main(["status", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("epoch 0, epoch 1 in flight, 3 files waiting, the oldest for 60 s\n")
+    assert told.startswith("epoch 0, epoch 1 in flight, 3 files waiting, the oldest for 1 min\n")
     assert main(["status", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["unread"] == {"files": 3, "seconds": 60.0}
     assert Overview.of(tmp_path).unread == UnreadFiles(3, 60.0)
+
+
+def test_nobody_knows_what_waits_for_a_query_that_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sim = simulate(tmp_path)
+    sim.feed(words("a"))
+    sim.driver.begin(Epoch(1), NO_SPARK, "1", backlog=5, unread=UnreadFiles(3, 60.0))
+    sim.driver.journal.end()
+    assert main(["status", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("epoch 0, epoch 1 in flight\ndriver 1: process")
+    assert main(["status", str(tmp_path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["backlog"], data["unread"]) == (None, None)
 
 
 def test_an_intent_of_before_files_were_counted_is_read() -> None:

@@ -23,7 +23,7 @@ def checkpoint(tmp_path: Path) -> Path:
 def test_a_sound_checkpoint(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(checkpoint)]) == 0
     found = capsys.readouterr()
-    assert found.out == f"{checkpoint}: epochs 0 to 1, 4 files, 3 rows: sound\n"
+    assert found.out == f"{checkpoint}: epochs 0 to 1, 4 files, 3 row versions: sound\n"
     assert found.err == ""
 
 
@@ -47,7 +47,7 @@ def test_json(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {
         "epochs": [0, 1],
         "files": 4,
-        "rows": 3,
+        "row_versions": 3,
         "findings": [],
     }
     (checkpoint / "godwit/intents/1.json").unlink()

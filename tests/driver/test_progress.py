@@ -47,8 +47,13 @@ def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -
     sim = simulate(tmp_path, bins=16)
     sim.feed(words(*KEYS))
     keys = np.bincount(ORIGIN.bins_at(hash_rows(pa.table({"word": KEYS}))), minlength=16)
-    files = [path for path in (tmp_path / "godwit" / "state").rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
+    manifest = History(tmp_path).last()
+    assert manifest is not None
+    files = {
+        ref.rows: ref.bytes for tree in manifest.trees["counts"].values() for ref in tree.files
+    }
+    rows = np.bincount(ORIGIN.owners, keys).astype(int)  # of the two workers, a file each
+    sizes = keys * np.array([files[count] / count for count in rows])[ORIGIN.owners]
     request = sim.driver.requests.migrate("counts", TARGET, strategy=batched(5))
     migration = handles.Migration(sim.driver, request)
     assert migration.progress.bins == 12
@@ -56,7 +61,7 @@ def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -
         sim.feed([])
         tell_time(sim, tmp_path)
         rest = sim.driver.routing("counts").owners != TARGET.owners
-        left = round(size * keys[rest].sum() / len(KEYS))
+        left = round(sizes[rest].sum())
         assert migration.progress == MigrationProgress(arrived, 12, "open", left, PACE * epochs)
         shown = Overview.of(tmp_path).operator("counts").migration
         assert shown is not None

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from godwit.errors import ConfigError, InfeasibleError
+from godwit.inspect.overview import Overview
 from godwit.inspect.sizes import lacking, work_seconds
 from godwit.inspect.targets import PLANNERS, Measured, Planner, target
 from godwit.log.history import History
@@ -51,6 +52,17 @@ def test_records_are_counted_by_bin_and_newer_ones_count_for_more(tmp_path: Path
     assert found.records.sum() == pytest.approx(4.0)
     assert first / second == pytest.approx(0.8)
     assert found.bytes.sum() > 0
+
+
+def test_plan_and_status_tell_the_same_bytes_of_a_worker(tmp_path: Path) -> None:
+    """Files differ in how many bytes a row has: a few rows take about as much as one."""
+    sim = simulate(tmp_path, workers=4, bins=256)
+    sim.feed(words("a"))
+    sim.feed(words(*map(str, range(40))))
+    told = Overview.of(tmp_path).operators["counts"]
+    found = Measured.of(History(tmp_path), "counts", 256)
+    expected = np.bincount(told.routing.owners, found.bytes, 4)
+    assert [worker.bytes for worker in told.workers] == expected.round().tolist()
 
 
 @pytest.mark.parametrize("bins", [16, 64, 256, 1024])

@@ -22,7 +22,9 @@ from godwit.log.history import History
 from godwit.model.routing import Routing
 from lab.__main__ import main
 from lab.run_command import tell
+from lab.tools.page import Findings, Page, Section
 from lab.tools.plots import ticks
+from lab.tools.tables import ResultTable
 from lab.tools.units import seconds
 from lab.workloads.catalog import NUMBERED, WORKLOADS, Workload, workload
 from lab.workloads.counts import WORDS_A_LINE, look_ups
@@ -89,6 +91,29 @@ def test_a_disturbance_is_told_as_the_papers_tell_it() -> None:
     # A second of events takes up four slots, whose greatest latencies are 1.5, 1.25, 1 and 0.75 s.
     assert found.jitter == pytest.approx(8.0 - 1.125)
     assert found.disruption == 2.0
+
+
+def test_no_migration_is_charged_for_events_of_the_warm_up() -> None:
+    """They wait for 6 s, beyond the moment at which state moves, and so do some of the first epoch
+    after the warm-up that began in it; the page says one thing in text and tables."""
+    report = RunReport(Rate.parse("1k"), warm_up=3.0)
+    report.epochs = [DeliveredEpoch(0, 0, 2500, 6.0), DeliveredEpoch(1, 2500, 3500, 7.0)]
+    report.epochs += [DeliveredEpoch(n, n * 1000 - 500, n * 1000 + 500, n + 4.0) for n in (4, 5, 6)]
+    report.migrations = [ObservedMigration("ids", "paced", 3, 0.5, 5.0, 8.0, "done")]
+    (found,) = report.disturbances()
+    assert found.greatest == report.summary()["all"]["max"] == 4.5
+    assert report.slowest() == (3.5, 4.5, True)
+    assert "4.50 s" in disturbance_table({"run": report}).rows[0]
+    (unmeasured,) = replace(report, warm_up=60.0).disturbances()
+    assert unmeasured.greatest == 0.0
+    assert disturbance_table({"run": replace(report, warm_up=60.0)}).rows[0][5] == "-"
+
+
+def test_numbers_of_a_page_are_to_the_right_and_words_to_the_left() -> None:
+    table = ResultTable(["run", "strategy", "took"], [["1", "paced:20%", "1 s"], ["2", "-", "-"]])
+    page = Page("run", "?", Findings([Section("Costs", table=table)]), {}).to_html()
+    assert '<th>run</th><th class="text">strategy</th><th>took</th>' in page
+    assert '<td>1</td><td class="text">paced:20%</td><td>1 s</td>' in page
 
 
 def test_what_a_migration_leaves_behind_is_its_own() -> None:
@@ -300,6 +325,7 @@ def test_whatever_was_seen_is_on_the_page(
     tell(run_of(), seen, tmp_path)
     page = (tmp_path / "key-count.html").read_text()
     assert html.escape(sentences(seen)) in page
+    assert "<td>key-count</td>" not in page.replace(' class="text"', "")
     assert sentences(seen) in capsys.readouterr().out
     reports = json.loads((tmp_path / "key-count.json").read_text())["reports"]
     assert RunReport.of_json(reports["key-count"], closing=False) == seen

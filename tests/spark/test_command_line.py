@@ -61,7 +61,7 @@ def test_plan_apply_watch_abort_history(spark: SparkSession, feed: Feed, tmp_pat
         code, (status,) = command("status", checkpoint)
         operator = status["operators"]["counts"]
         assert (code, operator["migration"]["id"]) == (0, answer["id"])
-        assert (operator["rows"], len(operator["workers"])) == (4, 4)
+        assert (operator["row_versions"], len(operator["workers"])) == (4, 4)
         assert command("abort", checkpoint, "--rollback")[0] == 0
         assert command("watch", checkpoint)[0] == 1
         assert query.routing() == gw.Routing.even(4096, 2).spread(4)

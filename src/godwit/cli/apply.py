@@ -9,8 +9,8 @@ from typing import Any
 
 from godwit.cli import watch
 from godwit.cli.command import add_command, seconds
-from godwit.cli.output import add_json, note
-from godwit.cli.plan import add_target, explain, has_target, planned, tell_idle
+from godwit.cli.output import add_json, note, print_line
+from godwit.cli.plan import add_target, explain, has_target, nothing_moves, planned, tell_idle
 from godwit.cli.requests import ask
 from godwit.cli.status import progress
 from godwit.errors import ConfigError
@@ -34,9 +34,9 @@ examples:
 strategies:
 {strategies}
 
-exit code: 0 the query took it in, 1 it was refused, 2 bad input, 3 no query has answered yet: the
-request waits for the query to run, or for 'godwit abort'; or --queue waits for a query that is not
-running. With --watch as 'godwit watch'
+exit code: 0 the query took it in, or there is nothing to move; 1 it was refused, 2 bad input, 3 no
+query has answered yet: the request waits for the query to run, or for 'godwit abort'; or --queue
+waits for a query that is not running. With --watch as 'godwit watch'
 """
 
 
@@ -80,11 +80,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan is not None and any(option is not None for option in options):
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")
     plan = None if arguments.plan is None else _read(arguments.plan)
-    view = Overview.of(store).operator(plan.operator if plan else arguments.operator)
+    overview = Overview.of(store)
+    view = overview.operator(plan.operator if plan else arguments.operator)
     operator, history = view.name, History(store)
     measured = Measured.of(history, operator, view.routing.bins)
     shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
     tell_idle(shown, view.routing)
+    unmoved = nothing_moves(arguments, shown, view.routing)
+    if unmoved and (arguments.dry_run or not _is_moving(overview, operator)):
+        if arguments.json:
+            print_line({"id": None, "answer": "nothing to move", "reason": unmoved})
+        else:
+            print(unmoved)
+        return 0
     if arguments.dry_run:
         explain(view, shown, measured, history)
         return 0
@@ -137,6 +145,12 @@ def turn_of(operator: str) -> Callable[[Overview], watch.Sight | str]:
         return watch.Sight(notable, f"in line behind {progress(open)}", {"behind": asdict(open)})
 
     return look
+
+
+def _is_moving(overview: Overview, operator: str) -> bool:
+    """Is a migration of an operator open, or asked for?"""
+    asked = any(watch.is_for(request, operator) for request in overview.waiting)
+    return asked or overview.operators[operator].migration is not None
 
 
 def _was_late(checkpoint: Store, id: int) -> bool:

@@ -50,16 +50,6 @@ def size(bytes: float) -> str:
     raise AssertionError
 
 
-def duration(seconds: float) -> str:
-    """
-    >>> duration(45.3), duration(605), duration(9000)
-    ('45 s', '10 min', '2.5 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 def moment(seconds: float) -> str:
     """A time, given in seconds since 1970, as clocks here tell it."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

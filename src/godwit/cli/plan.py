@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from godwit.cli.command import add_command
-from godwit.cli.output import duration, note, print_table, size
+from godwit.cli.output import note, print_table, size
 from godwit.errors import ConfigError
 from godwit.inspect.overview import OperatorView, Overview
 from godwit.inspect.sizes import Sizes, fetch_rate, lacking, work_seconds
@@ -17,7 +17,7 @@ from godwit.log.history import History
 from godwit.migration.strategies import STRATEGIES, Fetching, Known, Strategy, steps
 from godwit.model.plan import Moves, Plan
 from godwit.model.routing import Move, Routing
-from godwit.model.text import plural
+from godwit.model.text import duration, plural
 from godwit.planner import transfers
 from godwit.planner.projected import Projected
 from godwit.storage.location import open_store
@@ -81,10 +81,8 @@ def has_target(arguments: argparse.Namespace) -> bool:
 
 def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured) -> Routing:
     """The target that the arguments ask for."""
-    loaded = arguments.rebalance or arguments.drain or arguments.tau is not None
-    planner: Planner = arguments.planner or ("scattered" if loaded else "even")
     return target(
-        planner,
+        _planner(arguments),
         routing,
         measured,
         workers=arguments.workers,
@@ -92,6 +90,12 @@ def planned(arguments: argparse.Namespace, routing: Routing, measured: Measured)
         tau=arguments.tau,
         projected=Projected.load(arguments.projected) if arguments.projected else None,
     )
+
+
+def _planner(arguments: argparse.Namespace) -> Planner:
+    loaded = arguments.rebalance or arguments.drain or arguments.tau is not None
+    planner: Planner = arguments.planner or ("scattered" if loaded else "even")
+    return planner
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -103,9 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
     measured = Measured.of(history, operator.name, operator.routing.bins)
     goal = planned(arguments, operator.routing, measured)
     plan = Plan.of(operator.name, operator.routing, goal)
+    unmoved = nothing_moves(arguments, plan, operator.routing)
     tell_idle(plan, operator.routing)
     if arguments.explain:
-        explain(operator, plan, measured, history)
+        if unmoved:
+            print(unmoved)
+        else:
+            explain(operator, plan, measured, history)
         if not arguments.out:
             return 0
     if arguments.out:
@@ -116,8 +124,19 @@ def run(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"{arguments.out} exists already; name another file") from None
         note(f"{arguments.out}: {plan.bins:,} of {plural(operator.routing.bins, 'bin')} move")
     else:
+        if unmoved:
+            note(unmoved)
         sys.stdout.write(plan.to_text())
     return 0
+
+
+def nothing_moves(arguments: argparse.Namespace, plan: Plan, routing: Routing) -> str | None:
+    """One line about a plan that leaves everything as it is."""
+    if (plan.moves, plan.workers, plan.routing) != ((), routing.workers, routing.digest()):
+        return None
+    evenly = arguments.workers is not None and _planner(arguments) == "even"
+    how = "spread evenly over" if evenly else "where this plan wants them, on"
+    return f"all bins are already {how} {plural(plan.workers, 'worker')}: nothing to move"
 
 
 def tell_idle(plan: Plan, routing: Routing) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from godwit.cli.command import add_command
-from godwit.cli.output import add_json, duration, moment, print_json, print_table, size
+from godwit.cli.output import add_json, moment, print_json, print_table, size
 from godwit.inspect.overview import (
     ExecutorView,
     MigrationView,
@@ -15,7 +15,7 @@ from godwit.inspect.overview import (
     WorkerView,
 )
 from godwit.log.requests import RefusedRequest
-from godwit.model.text import plural
+from godwit.model.text import duration, plural
 from godwit.model.time import show
 from godwit.storage.location import open_store
 
@@ -66,9 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
 def to_json(overview: Overview) -> dict[str, Any]:
     """Everything but the owners of single bins, of which there may be a million.
 
-    A driver that is `gone` is not running; of one on another host that is not known.
+    A driver that is `gone` is not running; of one on another host that is not known. What waits
+    for it now, nobody has looked at.
     """
     data = asdict(overview)
+    if overview.driver.gone:
+        data |= {"backlog": None, "unread": None}
     data["driver"]["gone"] = overview.driver.gone
     for name, operator in overview.operators.items():
         entry = data["operators"][name]
@@ -112,6 +115,9 @@ def _in_flight(overview: Overview) -> str:
 
 
 def _backlog(overview: Overview) -> str:
+    """What waits as of the newest decided epoch, while the query runs."""
+    if overview.driver.gone:
+        return ""
     if overview.backlog is None and overview.unread is not None:
         return f", {overview.unread}"
     if overview.backlog is None:
@@ -122,7 +128,7 @@ def _backlog(overview: Overview) -> str:
 def _print_operator(operator: OperatorView, epoch: int) -> None:
     print(
         f"\n{operator.name}: {plural(len(operator.workers), 'worker')}, "
-        f"{plural(operator.routing.bins, 'bin')}, {plural(operator.rows, 'row')}, "
+        f"{plural(operator.routing.bins, 'bin')}, {plural(operator.row_versions, 'row version')}, "
         f"{size(operator.bytes)} in {plural(operator.files, 'file')}; last epoch "
         f"{plural(operator.records, 'record')}, imbalance {operator.imbalance:.2f}"
     )
@@ -131,9 +137,10 @@ def _print_operator(operator: OperatorView, epoch: int) -> None:
     for migration in operator.migrations:
         if migration is operator.migration or migration.outcome == "ending":
             print(progress(migration))
-    heads = ["worker", "bins", "rows", "state", "records", "seconds"]
+    heads = ["worker", "bins", "row versions", "state", "records", "seconds"]
     rows: list[list[Any]] = [
-        [w.worker, w.bins, w.rows, size(w.bytes), w.records, w.seconds] for w in operator.workers
+        [w.worker, w.bins, w.row_versions, size(w.bytes), w.records, w.seconds]
+        for w in operator.workers
     ]
     if any(worker.slot is not None for worker in operator.workers):
         heads += ["slot", "executor", "fetched", "replicas"]

@@ -41,9 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
         for finding in report.findings:
             print(finding)
         verdict = plural(len(report.findings), "problem") if report.findings else "sound"
+        rows = plural(report.row_versions, "row version")
         print(
             f"{arguments.checkpoint}: epochs {report.epochs[0]} to {report.epochs[-1]}, "
-            f"{plural(report.files, 'file')}, {plural(report.rows, 'row')}: {verdict}"
+            f"{plural(report.files, 'file')}, {rows}: {verdict}"
         )
     return 1 if report.findings else 0
 

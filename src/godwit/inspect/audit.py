@@ -46,7 +46,7 @@ class AuditReport:
 
     epochs: tuple[int, ...] = ()
     files: int = 0
-    rows: int = 0
+    row_versions: int = 0
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -254,7 +254,7 @@ class _Audit:
         """What is wrong with the content of a state file whose bytes are those receipted."""
         opened = state_file.read(self.files, ref.name, use.spec, ref, operator=use.operator)
         hashes, meta = opened.whole().hash, opened.meta
-        self.report.rows += len(hashes)
+        self.report.row_versions += len(hashes)
         if np.any(hashes[1:] < hashes[:-1]):
             yield "its rows are not in the order of their hash"
             return

@@ -37,7 +37,8 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker in the newest published epoch; its rows and bytes of state are estimated.
+    """One worker in the newest published epoch; its row versions and bytes of state are
+    estimated.
 
     In that epoch it `ran` on an executor, and `fetched` bytes came from the checkpoint. Where
     workers are pinned, slot, executor and replicas are those of the newest decided epoch.
@@ -45,7 +46,7 @@ class WorkerView:
 
     worker: WorkerId
     bins: int
-    rows: int
+    row_versions: int
     bytes: int
     records: int
     seconds: float
@@ -78,12 +79,16 @@ class MigrationView:
 
 @dataclass(frozen=True, slots=True)
 class OperatorView:
-    """One operator: its routing in the newest decided epoch, its state, its last epoch."""
+    """One operator: its routing in the newest decided epoch, its state, its last epoch.
+
+    Its `row_versions` are the rows of all its files: older ones of a key and deletions count until
+    a merge drops them, and only reading the state tells how many rows there are.
+    """
 
     name: str
     routing: Routing
     watermark: int | None
-    rows: int
+    row_versions: int
     bytes: int
     sizes: Sizes  # by bin, estimated
     files: int
@@ -170,7 +175,8 @@ class Overview:
     def operator(self, name: str | None) -> OperatorView:
         """The operator of this name, or the only one."""
         if name is None and len(self.operators) > 1:
-            raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
+            choices = " or ".join(f"--operator {each}" for each in self.operators)
+            raise ConfigError(f"the query has several operators: say {choices}")
         name = name or next(iter(self.operators))
         if name not in self.operators:
             raise ConfigError(
@@ -248,7 +254,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
         name=name,
         routing=routing,
         watermark=intent.watermarks.get(name),
-        rows=int(rows.sum()),
+        row_versions=int(rows.sum()),
         bytes=size,
         sizes=sizes,
         files=sum(len(tree.files) for tree in trees),
@@ -256,7 +262,7 @@ def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -
             WorkerView(
                 worker=worker,
                 bins=len(routing.bins_of(worker)),
-                rows=round(share[worker]),
+                row_versions=round(share[worker]),
                 bytes=round(bytes[worker]),
                 records=receipt.records,
                 seconds=round(sum(receipt.seconds.values()), 4),

@@ -1,6 +1,6 @@
 """How much state the bins have, and how long it takes to move them: estimates."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from godwit.log.history import History
 from godwit.migration.migration import MigrationPhase, MigrationState
 from godwit.migration.strategies import Known, left, sought
+from godwit.model.files import FileRef
 from godwit.model.manifest import WorkerStatistics
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.model.tree import Tree
@@ -22,33 +23,38 @@ SHORTEST = 0.001  # seconds: what takes less was not fetching
 
 
 def rows_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
-    """Stored rows, of which newer ones may hide older ones of the same key.
-
-    Bins and segments are both ranges of the hash space; within a segment all bins are alike.
-    """
-    rows = np.zeros(SEGMENTS)
-    for tree in trees:
-        rows += [sum(run.rows for run in tree.runs(segment)) for segment in range(SEGMENTS)]
-    if bins < SEGMENTS:
-        summed: Sizes = rows.reshape(bins, -1).sum(axis=1)
-        return summed
-    return np.repeat(rows * SEGMENTS / bins, bins // SEGMENTS)
+    """Row versions: newer ones may hide older ones of the same key."""
+    return _by_bin(trees, bins, lambda ref: 1.0)
 
 
 def bytes_by_bin(trees: Iterable[Tree], bins: int) -> Sizes:
-    """The bytes of the files, shared out by rows."""
-    trees = list(trees)
-    size = sum(ref.bytes for tree in trees for ref in tree.files.values())
-    rows = rows_by_bin(trees, bins)
-    share: float = size / max(rows.sum(), 1.0)
-    return rows * share
+    """Their bytes: a row has those that the rows of its file have in the mean."""
+    return _by_bin(trees, bins, lambda ref: ref.bytes / ref.rows)
+
+
+def _by_bin(trees: Iterable[Tree], bins: int, weight: Callable[[FileRef], float]) -> Sizes:
+    """The weight of all rows, of which each has that of its file.
+
+    Bins and segments are both ranges of the hash space; within a segment all bins are alike.
+    """
+    sums = np.zeros(SEGMENTS)
+    for tree in trees:
+        weights = {name: weight(ref) for name, ref in tree.files.items()}
+        sums += [
+            sum(run.rows * weights[run.file] for run in tree.runs(segment))
+            for segment in range(SEGMENTS)
+        ]
+    if bins < SEGMENTS:
+        summed: Sizes = sums.reshape(bins, -1).sum(axis=1)
+        return summed
+    return np.repeat(sums * SEGMENTS / bins, bins // SEGMENTS)
 
 
 def counted_by_bin(files: Store, trees: Iterable[Tree], bins: int) -> tuple[Sizes, Sizes]:
-    """Stored rows and their bytes, counted bin by bin in the files.
+    """Row versions and their bytes, counted bin by bin in the files.
 
-    A row has the bytes that those of its file have in the mean. Epochs pay nothing for this: who
-    plans reads the files. If one was deleted meanwhile, bins of a segment are taken to be alike.
+    Epochs pay nothing for this: who plans reads the files. If one was deleted meanwhile,
+    bins of a segment are taken to be alike.
     """
     trees = list(trees)
     if bins <= SEGMENTS:  # which are counted in the trees

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from godwit.model.text import duration
+
 
 @dataclass(frozen=True, slots=True)
 class UnreadFiles:
     """How many files wait in the directories of a query's sources; the oldest for `seconds`.
 
     >>> print(UnreadFiles(3, 71.6))
-    3 files waiting, the oldest for 72 s
+    3 files waiting, the oldest for 1 min 12 s
     >>> print(UnreadFiles(0))
     no files waiting
     """
@@ -22,8 +24,8 @@ class UnreadFiles:
         if not self.files:
             return "no files waiting"
         if self.files == 1:
-            return f"1 file waiting for {self.seconds:.0f} s"
-        return f"{self.files:,} files waiting, the oldest for {self.seconds:.0f} s"
+            return f"1 file waiting for {duration(self.seconds)}"
+        return f"{self.files:,} files waiting, the oldest for {duration(self.seconds)}"
 
     def to_json(self) -> dict[str, Any]:
         return {"files": self.files, "seconds": self.seconds}
