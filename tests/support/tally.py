@@ -9,7 +9,6 @@ to its end, without the tests that it has done. Exit code 1 if a test has failed
 
 import argparse
 import json
-import multiprocessing
 import subprocess
 import sys
 from collections import Counter
@@ -19,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import forks
 
 TIERS = ("-m", "cluster or kill")
 ENDS = (
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     with load(given.load):
         for run in range(given.runs):
             told = given.file, run, given.only or TIERS
-            process = multiprocessing.get_context("spawn").Process(target=play, args=told)
+            process = forks().Process(target=play, args=told)
             process.start()
             process.join()
             if process.exitcode not in ENDS:
