@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from godwit.errors import RefusedError
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
-from godwit.placement.handover import (
-    LAG,
-    STALLED_EPOCHS,
-    HandoverStage,
-    HandoverState,
-    PlacementState,
-    Seen,
-)
+from godwit.placement.handover import HandoverStage, HandoverState
+from godwit.placement.placement_state import LAG, STALLED_EPOCHS, PlacementState, Seen
 from godwit.placement.replica_packing import place_replicas
 from godwit.placement.slots import Held, by_worker
 

@@ -10,7 +10,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.model.files import FileRef
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
-from godwit.placement.handover import PlacementRecord
+from godwit.placement.placement_state import PlacementRecord
 from godwit.placement.slots import Held, Placement
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
 from godwit.testing.simulation import OperatorSimulation

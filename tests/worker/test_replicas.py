@@ -14,7 +14,7 @@ from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import Manifest
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.model.tree import PackedTree
-from godwit.placement.handover import PlacementRecord
+from godwit.placement.placement_state import PlacementRecord
 from godwit.placement.slots import Placement
 from godwit.state.run import SLICES
 from godwit.storage.local import LocalStore

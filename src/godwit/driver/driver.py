@@ -35,7 +35,7 @@ from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from godwit.operators.base import Operator
-from godwit.placement.handover import Seen
+from godwit.placement.placement_state import Seen
 from godwit.placement.slots import Replicas
 from godwit.state.cache import CacheSpec
 from godwit.state.run import slices_of

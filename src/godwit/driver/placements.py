@@ -12,7 +12,8 @@ from godwit.inspect.sizes import bytes_by_bin
 from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.requests import HandoverRequest, PlacementRequest
 from godwit.model.routing import Routing
-from godwit.placement.handover import HandoverState, PlacementRecord, PlacementState, Seen
+from godwit.placement.handover import HandoverState
+from godwit.placement.placement_state import PlacementRecord, PlacementState, Seen
 from godwit.placement.slots import Placement, Replicas
 from godwit.state.cache import CacheSpec
 from godwit.storage.store import Store

@@ -9,7 +9,7 @@ from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.model.tree import Merge
 from godwit.model.unread import UnreadFiles
-from godwit.placement.handover import PlacementRecord
+from godwit.placement.placement_state import PlacementRecord
 
 Merges = Mapping[str, Mapping[str, tuple[Merge, ...]]]  # by operator and table
 

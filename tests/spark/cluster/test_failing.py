@@ -11,7 +11,7 @@ import pytest
 
 from godwit.log.history import History
 from godwit.model.ids import WorkerId
-from godwit.placement.handover import LAG
+from godwit.placement.placement_state import LAG
 from godwit.placement.slots import Placement
 from godwit.worker.replicas import Share
 from tests.support.cluster.failing import EVENTS, SEED, stages
