@@ -35,12 +35,13 @@ def run(bench: Bench) -> None:
     )
     try:
         query.process_all_available()
-        daemon, *workers = sorted(_python_workers())
+        workers = _python_workers()
         note(f"    {len(workers)} Python workers; a pause of {PAUSE:.0f} s")
         began = time.monotonic()
-        while (waited := time.monotonic() - began) < PAUSE or _python_workers() > {daemon}:
+        while (waited := time.monotonic() - began) < PAUSE or workers & _python_workers():
             if waited > LONGEST:
-                raise TimeoutError(f"Spark has not ended its Python workers in {waited:.0f} s")
+                left = ", ".join(map(str, sorted(workers & _python_workers())))
+                raise TimeoutError(f"Spark has not ended these processes in {waited:.0f} s: {left}")
             time.sleep(1)
         records.write.mode("append").parquet(str(source))
         query.process_all_available()
@@ -65,10 +66,13 @@ def run(bench: Bench) -> None:
 
 
 def _python_workers() -> frozenset[int]:
-    """The daemon of Spark's Python, and the workers that it has forked."""
-    found = set()
-    for pid in family():
-        with suppress(OSError):  # it has ended
-            if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.add(pid)
-    return frozenset(found)
+    """The processes that a daemon of Spark's Python has forked."""
+    parents = {pid: parent for pid, parent in family().items() if _is_of_daemon(pid)}
+    return frozenset(pid for pid, parent in parents.items() if parent in parents)
+
+
+def _is_of_daemon(pid: int) -> bool:
+    """The JVM's command line names the module, too, as a setting."""
+    with suppress(OSError):  # it has ended
+        return b"\0-m\0pyspark.daemon\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False

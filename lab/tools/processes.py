@@ -49,16 +49,16 @@ def processor_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def family() -> set[int]:
-    """This process and its descendants."""
+def family() -> dict[int, int]:
+    """This process and its descendants, each with its parent."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
                 parents[int(entry.name)] = int(_stat(int(entry.name))[1])
-    family = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
+    family = {os.getpid(): os.getppid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family.keys():
+        family |= {pid: parents[pid] for pid in more}
     return family
 
 
