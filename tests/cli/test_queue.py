@@ -89,8 +89,8 @@ def test_an_overtaken_one_waits_again(
 
     def ask(*arguments: Any, **options: Any) -> asking.Answer:
         if others:
+            in_step.in_line = True  # before: no epoch may pass without a look
             in_step.driver.requests.migrate("counts", others.pop(), strategy=batched(2))
-            in_step.in_line = True
         return asking.ask(*arguments, **options)
 
     monkeypatch.setattr(apply, "ask", ask)
