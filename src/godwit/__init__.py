@@ -7,7 +7,7 @@ from godwit.aggregates.extremes import max, min
 from godwit.aggregates.first_last import first, last
 from godwit.aggregates.sum import sum
 from godwit.api.handles import Draining, Handover, Migration, MigrationProgress, Scheduled
-from godwit.api.job import Job
+from godwit.api.job import Job, query
 from godwit.api.query import Query
 from godwit.api.restore import restore
 from godwit.api.stream import Stream, stream
@@ -112,6 +112,7 @@ __all__ = [
     "memory",
     "min",
     "paced",
+    "query",
     "read_state",
     "restore",
     "session",

@@ -15,16 +15,17 @@ from pyspark.sql.types import StructType
 
 import godwit as gw
 import godwit.testing
-from godwit.api.stream import Both, Later
+from godwit.spark.dataflow import Dataflow
+from godwit.spark.node import Node
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 OUTSIDE = ("builtins", "typing", "types", "collections", "datetime", "pathlib", "os")
 LIBRARIES = ("numpy", "pyarrow", "pyspark")
 HANDLES = (gw.Migration, gw.Scheduled, gw.Handover, gw.Draining)
 LATE_NAMES = {
-    "Both": Both,
     "DataFrame": DataFrame,
-    "Later": Later,
+    "Dataflow": Dataflow,
+    "Node": Node,
     "SparkSession": SparkSession,
     "Stream": gw.Stream,
     "StreamingQuery": StreamingQuery,

@@ -79,7 +79,7 @@ def copied(sim: OperatorSimulation, checkpoint: Path) -> OperatorSimulation:
     """The same query on a copy of its checkpoint, for less than running its epochs again."""
     other = copy(sim)
     other._checkpoint = shutil.copytree(sim._checkpoint, checkpoint)
-    other._batches, other._sink = [*sim._batches], dict(sim.sink)
+    other._batches, other._sinks = [*sim._batches], {0: dict(sim.sink)}
     other.restart()
     return other
 

@@ -1,14 +1,29 @@
 """Watermarks: of one operator, of a chain, of two inputs, and at the end of a stream."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from godwit.driver.event_time import watermarks
-from godwit.model.time import END, latest
+from godwit.driver import event_time
+from godwit.model.graph import Graph, Parents
+from godwit.model.time import END, Clocks, latest
 
 
 def operator(delay: int | None) -> Any:
     return SimpleNamespace(delay=delay)
+
+
+def watermarks(
+    operators: dict[str, Any],
+    clocks: Mapping[str, Clocks],
+    before: dict[str, int],
+    finished: set[str],
+    graph: Graph | None = None,
+) -> dict[str, int]:
+    """Of a chain, whose first operator has as many inputs as it has clocks."""
+    first = next(iter(operators))
+    chain = graph or Graph.chain(list(operators), len(clocks.get(first, (None,))))
+    return event_time.watermarks(operators, chain, clocks, before, finished)
 
 
 def test_the_clock_less_the_delay() -> None:
@@ -40,6 +55,31 @@ def test_the_end_reaches_all_operators_behind() -> None:
     operators = {"a": operator(3), "b": operator(2)}
     assert watermarks(operators, {"a": (10,)}, {}, {"a"}) == {"a": END, "b": END}
     assert watermarks(operators, {"a": (12,)}, {"a": END, "b": END}, set()) == {"a": END, "b": END}
+
+
+def test_of_operators_before_it_the_one_behind_counts() -> None:
+    operators = {"a": operator(1), "b": operator(None), "c": operator(4), "d": operator(0)}
+    graph = Graph(
+        {
+            "a": (Parents((), (0,)),),
+            "b": (Parents(("a",)),),
+            "c": (Parents((), (1,)),),
+            "d": (Parents(("b",)), Parents(("c",))),
+        }
+    )
+    clocks: dict[str, Clocks] = {"a": (10,), "c": (12,), "d": (100, 100)}
+    assert watermarks(operators, clocks, {}, set(), graph) == {"a": 9, "c": 8, "d": 8}
+    del clocks["c"]
+    assert watermarks(operators, clocks, {}, set(), graph) == {"a": 9}
+
+
+def test_where_a_source_comes_in_besides_its_clock_counts_too() -> None:
+    operators = {"a": operator(1), "b": operator(0)}
+    graph = Graph({"a": (Parents((), (0,)),), "b": (Parents(("a",)), Parents((), (1,)))})
+    clocks: dict[str, Clocks] = {"a": (10,), "b": (7, 5)}
+    assert watermarks(operators, clocks, {}, set(), graph) == {"a": 9, "b": 5}
+    graph = Graph({"a": (Parents((), (0,)),), "b": (Parents(("a",), (1,)),)})
+    assert watermarks(operators, {"a": (10,), "b": (7,)}, {}, set(), graph) == {"a": 9, "b": 7}
 
 
 def test_the_clocks_of_workers_and_epochs() -> None:

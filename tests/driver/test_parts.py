@@ -60,6 +60,7 @@ def test_a_driver_offers_the_life_of_an_epoch_and_its_parts(tmp_path: Path) -> N
         "cache",
         "checkpoint",
         "files",
+        "graph",
         "operators",
     }
 

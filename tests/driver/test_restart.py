@@ -24,7 +24,7 @@ from godwit.operators.windows import tumbling
 from tests.support.counting_workloads import KEY
 from tests.support.damage import intent
 from tests.support.death import death_at
-from tests.support.simulated import COUNTS, WORDS, content, counts, drive, publish, simulate, words
+from tests.support.simulated import COUNTS, WORDS, content, counts, drive, simulate, words
 from tests.support.timed_workloads import at
 from tests.support.window_workloads import WINDOWS
 
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[Operator, Operator, str]] = {
     "operator renamed": (
         COUNTS,
         AggregateOperator.of("sums", "word", dict(COUNTS.functions), WORDS),
-        "'counts'.*the query no longer has it, but sums; its state would be orphaned",
+        "'counts'.*no longer has it, but sums. Keep the name, start with drop=",
     ),
     "kind": (
         AggregateOperator.of("m", "word", {"visits": ops.count()}, WORDS),
@@ -307,42 +307,3 @@ def test_another_time_is_refused(
     simulate(tmp_path, newest(before), schema=TIMES).feed([])
     with pytest.raises(IncompatibleError, match=message):
         drive(tmp_path, newest(after))
-
-
-SUMS = AggregateOperator.of("sums", "word", {"total": ops.sum("n")}, WORDS)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        (
-            [COUNTS],
-            [COUNTS, SUMS],
-            "'sums'.*it is new; .* of: counts. Leave it out, or",
-        ),
-        (
-            [COUNTS, SUMS],
-            [COUNTS],
-            "'sums'.*no longer has it, but counts; .* Keep the name",
-        ),
-        (
-            [COUNTS, SUMS],
-            [SUMS],
-            "'counts'.*no longer has it, but sums; .* Keep the name",
-        ),
-    ],
-)
-def test_operators_neither_come_nor_go(
-    tmp_path: Path, before: list[Operator], after: list[Operator], message: str
-) -> None:
-    driver = drive(tmp_path, *before, workers=2, bins=16)
-    publish(driver, 0)
-    written = content(tmp_path)
-    with pytest.raises(IncompatibleError, match=message):
-        drive(tmp_path, *after)
-    assert content(tmp_path) == written
-
-
-def test_operators_may_change_places(tmp_path: Path) -> None:
-    publish(drive(tmp_path, COUNTS, SUMS, workers=2, bins=16), 0)
-    publish(drive(tmp_path, SUMS, COUNTS), 1)

@@ -7,7 +7,7 @@ executor 2 is drained.
 """
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,12 @@ class Continued(OperatorSimulation):
     def __init__(self, checkpoint: Path, until: int) -> None:
         super().__init__(checkpoint, [WINDOWS, COUNTS], RECORDS, workers=2)
         batches = (records(epoch) for epoch in range(until + 1))
-        self._batches = [pa.Table.from_pylist(rows, schema=RECORDS) for rows in batches]
+        self._batches = [(pa.Table.from_pylist(rows, schema=RECORDS),) for rows in batches]
         self._committed = DECIDED - 1
         self.executors = dict(EXECUTORS)
 
-    def _open(self, workers: int | None, bins: int | None) -> Driver:
-        return super()._open(workers, None)
+    def _open(self, workers: int | None, bins: int | None, drop: Collection[str] = ()) -> Driver:
+        return super()._open(workers, None, drop)
 
 
 @pytest.fixture

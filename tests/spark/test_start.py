@@ -10,8 +10,10 @@ import pytest
 from godwit.errors import ConfigError
 from godwit.log.history import Generation, History
 from godwit.log.journal import Journal
+from godwit.model.graph import Graph
 from godwit.model.options import Options
 from godwit.spark import start as starting
+from godwit.spark.node import Node
 from godwit.spark.start_check import check_checkpoint
 from godwit.spark.unread_files import FileSource
 from godwit.storage.local import LocalStore
@@ -31,18 +33,16 @@ def launch(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
 
 
 def start(checkpoint: Path) -> None:
-    source = MagicMock()
-    source.sparkSession.sparkContext.defaultParallelism = 2
+    flow = MagicMock(graph=Graph.chain(["counts"]), operators={"counts": Node(COUNTS)})
+    flow.rows.sparkSession.sparkContext.defaultParallelism = 2
     starting.start(
-        source,
-        [COUNTS],
-        MagicMock(),
-        MagicMock(),
+        flow,
         checkpoint,
         trigger=None,
         workers=2,
         options=Options(),
         initial=None,
+        drop=(),
         after=None,
         listener=None,
         control=None,

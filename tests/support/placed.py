@@ -1,6 +1,6 @@
 """A query whose intents say where its workers are and where replicas are to be."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,8 +66,8 @@ class Placed(OperatorSimulation):
         assert intent is not None
         return Share.of(WorkerId(worker), intent, manifest)
 
-    def _open(self, workers: int | None, bins: int | None) -> Driver:
-        driver = super()._open(workers, bins)
+    def _open(self, workers: int | None, bins: int | None, drop: Collection[str] = ()) -> Driver:
+        driver = super()._open(workers, bins, drop)
         begin = driver.journal.begin
 
         def placed(intent: Intent) -> Intent:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import godwit as gw
 from godwit.model.schema import parse, to_ddl
 from godwit.operators import Operator
+from godwit.spark.node import defined, walk
 from godwit.spark.types import to_arrow
 from godwit.testing import Simulation
 from tests.support.feed import Feed
@@ -97,13 +98,18 @@ def test_a_stream_over_a_schema_has_the_columns_of_one_over_a_dataframe(
 ) -> None:
     sample = SAMPLES[kind]
     feeds = [Feed(tmp_path / name, ddl) for name, ddl in sample.inputs.items()]
-    real = sample.job(*(feed.stream(spark) for feed in feeds), NOWHERE)._stream
-    dry = sample.job(*sample.inputs.values(), NOWHERE)._stream._defined(spark)
-    assert real._schema is not None
-    assert dry._schema is not None
-    assert to_arrow(real._schema) == to_arrow(dry._schema)
+    ((real, _),) = sample.job(*(feed.stream(spark) for feed in feeds), NOWHERE)._flow.ends
+    ((end, _),) = sample.job(*sample.inputs.values(), NOWHERE)._flow.ends
+    (dry,) = defined([end], spark)
+    assert real.schema is not None
+    assert dry.schema is not None
+    assert to_arrow(real.schema) == to_arrow(dry.schema)
     described = [
-        [(step.describe(), step.input) for step in stream._steps if isinstance(step, Operator)]
+        [
+            (node.step.describe(), node.step.input)
+            for node in walk(stream)
+            if isinstance(node.step, Operator)
+        ]
         for stream in (real, dry)
     ]
     assert described[0] == described[1]
@@ -168,9 +174,9 @@ def test_the_name_of_an_operator_is_given_once() -> None:
             stream.aggregate("counts", key="n", m=gw.count())
 
 
-def test_inputs_of_two_kinds_are_refused() -> None:
+def test_inputs_without_what_they_share_are_refused() -> None:
     left = gw.stream("user string, at timestamp").aggregate("counts", key="user", n=gw.count())
-    with pytest.raises(gw.ConfigError, match="without a stateful operator"):
+    with pytest.raises(gw.ConfigError, match="'pairs': column 'at' is not in both inputs"):
         left.binary(
             "pairs",
             gw.stream("user string, at timestamp"),

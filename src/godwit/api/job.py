@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from inspect import signature
 from os import PathLike
@@ -10,16 +11,39 @@ from typing import TYPE_CHECKING, Never
 from godwit.api.query import Query
 from godwit.errors import ConfigError
 from godwit.model.options import AvailableNow, Options, Trigger, closest_name
+from godwit.spark.dataflow import Dataflow
 from godwit.spark.epoch import Listener
 from godwit.spark.initial_state import Initial
-from godwit.spark.sinks.sink import Sink
 from godwit.spark.spark_checkpoint import SparkCheckpoint
 from godwit.spark.start import start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from godwit.api.stream import Stream
+
+def query(*jobs: Job) -> Job:
+    """One query of several streams that end in sinks; operators that they share run once.
+
+    >>> import godwit as gw
+    >>> words = gw.stream("word string").aggregate("counts", key="word", n=gw.count())
+    >>> longest = words.aggregate("most", key="n", words=gw.count())
+    >>> job = gw.query(words.to(gw.files("counts")), longest.to(gw.files("most")))
+    >>> from godwit.testing import Simulation
+    >>> simulation = Simulation(job)
+    >>> simulation.feed([{"word": "to"}, {"word": "be"}])
+    >>> simulation.outputs(sink=1)
+    [{'n': 1, 'words': 2}]
+    """
+    if not jobs:
+        raise ConfigError("a query has at least one sink: gw.query(stream.to(sink), ...)")
+    for job in jobs:
+        if not isinstance(job, Job):
+            raise ConfigError(
+                f"a query is made of streams that end in sinks, stream.to(sink), not of {job!r}"
+            )
+    flow = Dataflow(tuple(end for job in jobs for end in job._flow.ends))
+    flow.check()
+    return Job(flow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +60,7 @@ class Job:
     [('be', 1), ('to', 2)]
     """
 
-    _stream: Stream
-    _sink: Sink
+    _flow: Dataflow
 
     def start(
         self,
@@ -47,6 +70,7 @@ class Job:
         trigger: Trigger | None = None,
         options: Options | None = None,
         initial: Initial | None = None,
+        drop: Collection[str] = (),
         after: SparkCheckpoint | None = None,
         listener: Listener | None = None,
         control: DataFrame | None = None,
@@ -61,6 +85,8 @@ class Job:
           `gw.available_now()`. By default an epoch runs as soon as there is data.
         - `options`: what most queries leave as it is, see `Options`.
         - `initial`: the first state of a new checkpoint, by operator (and table).
+        - `drop`: operators that the checkpoint has and the query has no longer; their state is
+          deleted.
         - `after`: a new checkpoint goes on from the offsets of this query of Spark's own, over the
           same sources.
         - `listener`: is called with an `EpochReport` after each epoch. The logger `godwit` gets the
@@ -73,22 +99,20 @@ class Job:
         """
         for name in unknown:
             raise ConfigError(_unknown(name))
-        rows, schema = self._stream._rows, self._stream._schema
-        if rows is None or schema is None:
+        self._flow.check()
+        if any(source.rows is None for source in self._flow.sources):
             raise ConfigError(
                 "this job is over a schema, so it can be simulated, but not started: describe it "
                 "again over a streaming DataFrame, gw.stream(spark.readStream...)"
             )
         running, engine = start(
-            rows,
-            self._stream._steps_on_spark,
-            schema,
-            self._sink,
+            self._flow,
             checkpoint,
             workers=workers,
             trigger=trigger,
             options=options or Options(),
             initial=initial,
+            drop=drop,
             after=after,
             listener=listener,
             control=control,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import pyarrow as pa
 
@@ -25,23 +24,23 @@ from godwit.operators.forms import Form
 from godwit.operators.state_machine import StateMachine
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import Sliding, Window
-from godwit.spark.epoch import Step, Transform
-from godwit.spark.logical_plan import check_source, schema_after
+from godwit.spark.dataflow import Dataflow
+from godwit.spark.logical_plan import check_source
+from godwit.spark.node import Code, Later, Node, Source, Step, Transform, coded, operated, walk
 from godwit.spark.sinks.sink import Sink
-from godwit.spark.types import to_arrow, to_spark
-from godwit.spark.windows import Assign, Preparation, SideBySide
+from godwit.spark.types import to_spark
+from godwit.spark.windows import Assign, SideBySide, Union
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
 
-def stream(rows: DataFrame | str) -> Stream:
+def stream(rows: DataFrame | str, *, name: str | None = None) -> Stream:
     """Begin a query over a streaming DataFrame, or over a schema.
 
     `rows` may be any streaming DataFrame without a stateful operator of Spark's own in it. With a
     schema such as "user string, at timestamp" the query can be tested without Spark, but not
-    started.
+    started. A simulation feeds a job with several sources by their `name`.
 
     >>> import godwit as gw
     >>> def job(views):  # job(spark.readStream...) is deployed, job("user string") is tested
@@ -53,20 +52,19 @@ def stream(rows: DataFrame | str) -> Stream:
     >>> simulation.outputs()
     [{'user': 'ann', 'n': 1}]
     """
+    if name is not None and not (isinstance(name, str) and name.isidentifier()):
+        raise ConfigError(f"a source is named like a variable of Python, not {name!r}")
     if isinstance(rows, str):
-        schema = to_spark(parse(rows))
-        return Stream(schema, None, (), schema)
+        return Stream(Node(Source(name), schema=to_spark(parse(rows))))
     check_source(rows)
-    return Stream(rows.schema, rows, (), rows.schema)
+    return Stream(Node(Source(name), schema=rows.schema, rows=rows))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stream:
     """A query so far; every method returns a longer one and changes nothing.
 
-    `_source` is the columns of its records, or two streams. `_rows` is what Spark reads, behind the
-    DataFrame code before the first operator. Over a schema there are no rows, and once a step needs
-    Spark, the columns that come out are not known either.
+    Several operators may use a stream: Godwit reads its source once an epoch.
 
     >>> import godwit as gw
     >>> views = gw.stream("user string, url string, at timestamp")
@@ -74,13 +72,10 @@ class Stream:
     <Stream through counts>
     """
 
-    _source: StructType | Both
-    _rows: DataFrame | None
-    _steps: tuple[Step | Later, ...]
-    _schema: StructType | None
+    _node: Node
 
     def __repr__(self) -> str:
-        names = [step.name for step in self._steps if isinstance(step, Operator | Later)]
+        names = [node.step.name for node in walk(self._node) if _is_operator(node.step)]
         return f"<Stream through {', '.join(names) or 'no operator'}>"
 
     def aggregate(
@@ -211,11 +206,7 @@ class Stream:
         keys = [key] if isinstance(key, str) else list(key)
         join = SideBySide((*keys, time))
         with defining(name):
-            if any(stream._has_operator for stream in (self, other)):
-                raise ConfigError(
-                    "both inputs must be streams without a stateful operator before this one"
-                )
-            both = _both(Both(self, other, join))
+            both = self._beside(other, join)
 
         def define(input: pa.Schema) -> Sequence[Step]:
             return [
@@ -258,12 +249,25 @@ class Stream:
 
         return self._then(name, define)
 
+    def union(self, *others: Stream) -> Stream:
+        """The records of this stream and of others with the same columns, in any order.
+
+        >>> import godwit as gw
+        >>> web, phone = gw.stream("user string"), gw.stream("user string")
+        >>> web.union(phone).aggregate("counts", key="user", n=gw.count())
+        <Stream through counts>
+        """
+        for other in others:
+            if not isinstance(other, Stream):
+                raise ConfigError(f"union takes streams of Godwit, not {type(other).__name__}")
+        return self._of(Union(), self, *others) if others else self
+
     def transform(self, function: Transform) -> Stream:
         """Ordinary DataFrame code between or after stateful operators; it must be deterministic."""
-        return self._with(function)
+        return self._of(function, self)
 
     def to(self, sink: Sink) -> Job:
-        """End the query in a sink."""
+        """End the stream in a sink; `gw.query` makes one query of several."""
         if not self._has_operator:
             raise ConfigError("this query keeps no state: use Spark's own writeStream for it")
         if not isinstance(sink, Sink):
@@ -271,7 +275,9 @@ class Stream:
                 f"{sink!r} is no sink; use files, table, foreach_batch, console or memory of "
                 "godwit, such as gw.files('output')"
             )
-        return Job(self, sink)
+        flow = Dataflow(((self._node, sink),))
+        flow.check()
+        return Job(flow)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name == "start":  # `to` makes a job of it, which has that
@@ -279,98 +285,34 @@ class Stream:
         raise AttributeError(f"a Stream has no '{name}'", name=name, obj=self)
 
     @property
-    def _steps_on_spark(self) -> tuple[Step, ...]:
-        """What each epoch does: `_rows` has seen the code before the first operator."""
-        steps = [step for step in self._steps if not isinstance(step, Later)]
-        code = list(takewhile(lambda step: not isinstance(step, Operator), steps))
-        return tuple(steps[len(code) :])
-
-    def _defined(self, spark: SparkSession | None) -> Stream:
-        """With the steps defined that wait for columns which only Spark can tell."""
-        source = self._source
-        if self._rows is not None or self._schema is not None:
-            return self
-        if isinstance(source, Both):
-            left, right = source.left._defined(spark), source.right._defined(spark)
-            stream = _both(Both(left, right, source.join))
-        else:
-            stream = Stream(source, None, (), source)
-        for step in self._steps:
-            if isinstance(step, Later):
-                stream = stream._then(step.name, step.define)
-            else:
-                stream = stream._with(step, spark)
-        return stream
-
-    @property
     def _has_operator(self) -> bool:
-        return any(isinstance(step, Operator | Later) for step in self._steps)
+        return any(node.is_operator for node in walk(self._node))
+
+    def _beside(self, other: Stream, join: SideBySide) -> Stream:
+        """The records of two streams, for an operator with two inputs."""
+        if not isinstance(other, Stream):
+            raise ConfigError(
+                f"its other input must be a stream of Godwit, not {type(other).__name__}"
+            )
+        return self._of(join, self, other)
 
     def _then(self, name: str, define: Callable[[pa.Schema], Sequence[Step]]) -> Stream:
         """With the steps that an operator is defined as, for records of this stream."""
-        if any(isinstance(one, Operator | Later) and one.name == name for one in self._steps):
+        if any(_is_operator(node.step) and node.step.name == name for node in walk(self._node)):
             raise ConfigError(
                 f"the query has an operator '{name}' already, and the name is an operator's "
                 "identity: name this one differently"
             )
-        if self._schema is None:
-            return replace(self, _steps=(*self._steps, Later(name, define)))
-        stream = self
-        for step in define(to_arrow(self._schema)):
-            stream = stream._with(step)
-        return stream
+        return Stream(operated(self._node, Later(name, define)))
 
-    def _with(self, step: Step, spark: SparkSession | None = None) -> Stream:
-        steps = (*self._steps, step)
-        if isinstance(step, Operator):
-            return replace(self, _steps=steps, _schema=to_spark(step.output))
-        if self._rows is not None and not self._has_operator:
-            rows = step(self._rows)
-            check_source(rows)
-            return replace(self, _steps=steps, _rows=rows, _schema=rows.schema)
-        schema, spark = None, spark or (None if self._rows is None else self._rows.sparkSession)
-        if self._schema is not None and isinstance(step, Preparation):
-            schema = to_spark(step.columns(to_arrow(self._schema)))
-        elif self._schema is not None and spark is not None:
-            schema = schema_after(spark, self._schema, step)
-        return replace(self, _steps=steps, _schema=schema)
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    """Two inputs of one operator."""
-
-    left: Stream
-    right: Stream
-    join: SideBySide
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """An operator whose input has columns that are not known yet."""
-
-    name: str
-    define: Callable[[pa.Schema], Sequence[Step]]
+    @staticmethod
+    def _of(code: Code, *streams: Stream) -> Stream:
+        return Stream(coded(code, *(stream._node for stream in streams)))
 
 
 def then(stream: Stream, operator: Operator) -> Stream:
     """With an operator that was made for records of the stream's schema."""
-    return stream._with(operator)
-
-
-def _both(inputs: Both) -> Stream:
-    """The records of two inputs."""
-    left, right = inputs.left, inputs.right
-    if (left._rows is None) != (right._rows is None):
-        raise ConfigError("one input is a DataFrame and the other a schema; make both the same")
-    if left._schema is None or right._schema is None:
-        return Stream(inputs, None, (), None)
-    columns = inputs.join.columns(to_arrow(left._schema), to_arrow(right._schema))
-    if left._rows is None or right._rows is None:
-        return Stream(inputs, None, (), to_spark(columns))
-    rows = inputs.join(left._rows, right._rows)
-    check_source(rows)
-    return Stream(inputs, rows, (), rows.schema)
+    return Stream(operated(stream._node, operator))
 
 
 def _check_option(name: str, given: Any) -> None:
@@ -382,3 +324,7 @@ def _check_option(name: str, given: Any) -> None:
 
 def _expiring(operator: Operator, ttl: Duration | None) -> Operator:
     return operator if ttl is None else Expiring.define(operator, ttl)
+
+
+def _is_operator(step: Step) -> TypeGuard[Operator | Later]:
+    return isinstance(step, Operator | Later)

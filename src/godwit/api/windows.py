@@ -24,7 +24,7 @@ from godwit.operators.windows import (
     Sliding,
     Window,
 )
-from godwit.spark.epoch import Step
+from godwit.spark.node import Step
 from godwit.spark.windows import Assign, Lasting
 
 

@@ -1,14 +1,16 @@
 """May a query go on with the state of its checkpoint? Asked before the first epoch of a restart."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from godwit.errors import IncompatibleError
+from godwit.errors import ConfigError, IncompatibleError
 from godwit.log.history import History
 from godwit.model.description import OperatorDescription
+from godwit.model.graph import Graph
 from godwit.model.routing import check_bins, check_workers
 from godwit.model.schema import parse
+from godwit.model.text import plural
 
 _NEW = "start with a new checkpoint (state that gw.read_state reads can be given as initial=...)"
 
@@ -16,6 +18,8 @@ _NEW = "start with a new checkpoint (state that gw.read_state reads can be given
 def check_restart(
     history: History,
     operators: Mapping[str, OperatorDescription],
+    graph: Graph,
+    drop: Collection[str],
     workers: int | None,
     bins: int | None,
 ) -> None:
@@ -24,35 +28,78 @@ def check_restart(
         check_workers(workers)
     if bins is not None:
         check_bins(bins)
+    if kept := sorted(set(drop) & operators.keys()):
+        raise ConfigError(
+            f"the query has operator '{kept[0]}', which it is to drop; do one of both"
+        )
     if last := history.last():
-        check_compatible(last.operators, operators)
+        stored = last.graph or Graph.chain(list(last.operators))
+        check_compatible(last.operators, operators, drop)
+        check_graph(stored, graph, is_old=last.graph is None)
     elif begun := history.intents():
-        check_same_names(history.since(begun[-1]), operators)
+        check_present(history.since(begun[-1]), operators, drop)
 
 
 def check_compatible(
-    stored: Mapping[str, OperatorDescription], given: Mapping[str, OperatorDescription]
+    stored: Mapping[str, OperatorDescription],
+    given: Mapping[str, OperatorDescription],
+    drop: Collection[str] = (),
 ) -> None:
-    """Nullable value columns may be added; everything else that differs is refused by name."""
-    check_same_names(stored, given)
+    """Operators and nullable value columns may be added, and operators dropped if that is said;
+    everything else that differs is refused by name."""
+    check_present(stored, given, drop)
     for name, before in stored.items():
-        _check_operator(name, before, given[name])
+        if name in given:
+            _check_operator(name, before, given[name])
 
 
-def check_same_names(stored: Collection[str], given: Collection[str]) -> None:
-    """An operator's name is its identity: none may come or go."""
-    for name in set(stored) - set(given):
-        now = ", ".join(given)
-        raise IncompatibleError(
-            name,
-            f"the query no longer has it, but {now}; its state would be orphaned. Keep the name, "
-            f"or {_NEW}",
-        )
-    for name in set(given) - set(stored):
-        known = ", ".join(sorted(stored))
-        raise IncompatibleError(
-            name, f"it is new; the checkpoint holds state of: {known}. Leave it out, or {_NEW}"
-        )
+def check_present(
+    stored: Collection[str], given: Collection[str], drop: Collection[str] = ()
+) -> None:
+    """An operator's name is its identity: none may go unless it is to be dropped."""
+    for name in stored:
+        if name not in given and name not in drop:
+            raise IncompatibleError(
+                name,
+                f"the query no longer has it, but {', '.join(given)}. Keep the name, start with "
+                f"drop=['{name}'], which deletes its state, or {_NEW}",
+            )
+
+
+def check_graph(stored: Graph, given: Graph, *, is_old: bool) -> None:
+    """An operator that stays gets what it got before; sources stay in their order.
+
+    An old checkpoint does not tell of sources.
+    """
+    for name, before in stored.inputs.items():
+        if name not in given.inputs:
+            continue
+        was, now = ([one.operators for one in inputs] for inputs in (before, given.inputs[name]))
+        if is_old and not any(was) and not any(now):
+            continue
+        if was != now:
+            raise _changed(name, f"it got {_told(was)}, and now gets {_told(now)}")
+    known, read = stored.sources, given.sources
+    if not known or not read or known == read:
+        return
+    if len(known) != len(read):
+        change = f"the query read {plural(len(known), 'source')}, and now reads {len(read)}"
+    elif sorted(known) == sorted(read):
+        change = f"the order of its sources was {', '.join(known)}, and Spark knows them by it"
+    else:
+        return
+    raise IncompatibleError(
+        next(iter(given.inputs)), f"{change}. Read the same sources in the same order, or {_NEW}"
+    )
+
+
+def _told(inputs: Sequence[Sequence[str]]) -> str:
+    """What the inputs of an operator are.
+
+    >>> _told([["clicks"], []]), _told([["a", "b"]])
+    ("'clicks' and a source", "'a', 'b'")
+    """
+    return " and ".join(", ".join(f"'{name}'" for name in one) or "a source" for one in inputs)
 
 
 def _changed(name: str, change: str) -> IncompatibleError:

@@ -6,8 +6,8 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from godwit import faults
@@ -20,7 +20,7 @@ from godwit.driver.placements import NOWHERE, Executors, Placements, bytes_by_wo
 from godwit.driver.published import INITIAL, Published
 from godwit.driver.recent import RecentEpochs
 from godwit.driver.requests import Requests
-from godwit.driver.timelines import Timelines
+from godwit.driver.timelines import Decision, Timelines
 from godwit.errors import CheckpointError, ConfigError
 from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.log.history import History
@@ -29,6 +29,7 @@ from godwit.log.journal import Journal
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import offsets_digest, query_id, source_offsets
 from godwit.model.backlog import unread_offsets
+from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
@@ -65,6 +66,8 @@ class Driver:
         checkpoint: Location,
         operators: Sequence[Operator],
         *,
+        graph: Graph | None = None,
+        drop: Collection[str] = (),
         workers: int | None = None,
         bins: int | None = None,
         default_workers: int = 1,
@@ -83,8 +86,10 @@ class Driver:
             raise ConfigError(
                 "two operators have the same name; an operator's name is its identity"
             )
+        self.graph = graph or Graph.chain(list(self.operators), operators[0].inputs)
         self._described = {name: operator.describe() for name, operator in self.operators.items()}
-        check_restart(History(self.checkpoint), self._described, workers, bins)
+        history = History(self.checkpoint)
+        check_restart(history, self._described, self.graph, drop, workers, bins)
         self.cache = cache or CacheSpec(f"godwit-{uuid.uuid4().hex}", 8 << 30)
         self.journal = journal = Journal.open(self.checkpoint)
         self.files = journal.files
@@ -93,14 +98,14 @@ class Driver:
                 journal.files.make(f"state/{name}/{spec.name}")
             journal.files.make(f"outputs/{name}")
         self.monitor = Monitor()
-        self.published = Published(self.operators, journal, self.monitor)
+        self.published = Published(self.operators, self.graph, journal, self.monitor)
         self.placements = Placements(
             self.checkpoint, self.files, journal.generation, self.cache, replicas, self.monitor
         )
         begun = max(journal.intents(), default=INITIAL)
         first = Routing.even(bins or 4096, workers or default_workers)
         self.timelines = Timelines(
-            journal, self.monitor, self.operators, first, begun, self.placements, clock
+            journal, self.monitor, self.graph, first, begun, self.placements, clock
         )
         self._asked_workers = workers
         if (before := journal.intent(begun)) is not None:
@@ -165,7 +170,8 @@ class Driver:
             ready = {name: recent.ready for name, recent in self._recent.items()}
             decision = self.timelines.begin(epoch, ready)
             stored = self.journal.intent(epoch)  # of a replay, which may have other workers
-            self._place(epoch, (stored or decision).routings, executors, held)
+            placed = decision.routings | (dict(stored.routings) if stored else {})
+            self._place(epoch, {name: placed[name] for name in self.operators}, executors, held)
             intent = self.journal.begin(
                 Intent(
                     epoch=epoch,
@@ -187,7 +193,20 @@ class Driver:
             )
             self.placements.decided(intent.placement)
             self.timelines.decided(decision)
+            return self._completed(intent, decision)
+
+    def _completed(self, intent: Intent, decision: Decision) -> Intent:
+        """An intent of an earlier start knows no operator that was added since."""
+        if intent.routings.keys() == self.operators.keys():
             return intent
+        later = self.published.time.next(decision.finished)
+        routings = decision.routings | dict(intent.routings)
+        watermarks = later | dict(intent.watermarks)
+        return replace(
+            intent,
+            routings={name: routings[name] for name in self.operators},
+            watermarks={name: watermarks[name] for name in self.operators if name in watermarks},
+        )
 
     def begin_batch(
         self,
@@ -265,6 +284,7 @@ class Driver:
                     name: tuple(r.statistics() for r in group) for name, group in receipts.items()
                 },
                 clocks=time.clocks,
+                graph=self.graph,
             )
         )
         with self.monitor:

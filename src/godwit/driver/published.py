@@ -8,6 +8,7 @@ from godwit.driver.merges import Trees
 from godwit.driver.monitor import Monitor
 from godwit.inspect.sizes import Sizes, bytes_by_bin
 from godwit.log.journal import Journal
+from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.tree import Tree
@@ -23,9 +24,14 @@ class Published:
     """
 
     def __init__(
-        self, operators: Mapping[str, Operator], journal: Journal, monitor: Monitor
+        self,
+        operators: Mapping[str, Operator],
+        graph: Graph,
+        journal: Journal,
+        monitor: Monitor,
     ) -> None:
         self._operators = operators
+        self._graph = graph
         self._journal = journal
         self._monitor = monitor
         self.manifest: Manifest | None
@@ -63,7 +69,7 @@ class Published:
         intent = self._journal.intent(manifest.epoch) if manifest else None
         self.manifest = manifest
         self.trees = _unpacked(self._operators, manifest)
-        self.time = EventTime.of(self._operators, manifest, intent)
+        self.time = EventTime.of(self._operators, self._graph, manifest, intent)
 
 
 def _unpacked(operators: Mapping[str, Operator], manifest: Manifest | None) -> Trees:

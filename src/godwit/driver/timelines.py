@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from godwit.driver.monitor import Monitor
@@ -19,6 +19,7 @@ from godwit.migration.migration import (
 )
 from godwit.migration.strategies import Ready
 from godwit.migration.timeline import Timeline
+from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
 from godwit.model.requests import (
     DrainRequest,
@@ -42,16 +43,16 @@ class Timelines:
 
     Requests are taken in by the order of their ids, wherever they come from, each once; what was
     taken in is in the next intent. Those that are about executors go to `placements`. All operators
-    have the same `first` routing; `restart` says which workers and bins a later start asks for.
-    Whoever changes them holds the monitor; any thread may ask for the timeline of an operator,
-    which is a value.
+    of a new query have the same `first` routing, and one that is added that of those before it;
+    `restart` says which workers and bins a later start asks for. Whoever changes them holds the
+    monitor; any thread may ask for the timeline of an operator, which is a value.
     """
 
     def __init__(
         self,
         journal: Journal,
         monitor: Monitor,
-        operators: Iterable[str],
+        graph: Graph,
         first: Routing,
         begun: Epoch,
         placements: Placements,
@@ -69,10 +70,14 @@ class Timelines:
         self._taken = self._decided = intent.taken if intent else 0  # up to this request
         self._refused = dict(intent.refused) if intent else {}
         self._sources = dict.fromkeys(intent.sources if intent else ())
-        self._timelines = {
-            name: Timeline(name, begun, first) if intent is None else self._read(name, intent)
-            for name in operators
-        }
+        self._timelines: dict[str, Timeline] = {}
+        for name in graph.inputs:
+            if intent is not None and name in intent.routings:
+                self._timelines[name] = self._read(name, intent)
+            else:  # one that was added goes with those before it
+                before = [self._timelines[one].routing for one in graph.before(name)]
+                others = list(intent.routings.values()) if intent else []
+                self._timelines[name] = Timeline(name, begun, [*before, *others, first][0])
         self._ends = {ended.id: ended for c in self._timelines.values() for ended in c.past}
         self._take_in()
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from godwit.model.description import OperatorDescription
 from godwit.model.files import FileRef
+from godwit.model.graph import Graph
 from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.loads import Loads
 from godwit.model.time import Clocks
@@ -65,7 +66,8 @@ class Manifest:
 
     `query` and `offsets` are those of the intent. By operator it has their descriptions, the trees
     of their tables, the files of their outputs, what remains of their receipts, one a worker, and
-    the clocks of their inputs up to this epoch, if they have event time. Epoch -1 is the initial
+    the clocks of their inputs up to this epoch, if they have event time. `graph` says how they hang
+    together; an older manifest has none, and is of a chain. Epoch -1 is the initial
     state, loaded before the first epoch; where a query goes on from one of Spark's own, it is the
     number of that one's last batch.
     """
@@ -79,6 +81,7 @@ class Manifest:
     outputs: Mapping[str, tuple[FileRef, ...]]
     receipts: Mapping[str, tuple[WorkerStatistics, ...]]
     clocks: Mapping[str, Clocks] = field(default_factory=dict)
+    graph: Graph | None = None
 
     @property
     def id(self) -> str:
@@ -110,6 +113,7 @@ class Manifest:
                 name: [one.to_json() for one in group] for name, group in self.receipts.items()
             },
             "clocks": dict(self.clocks),
+            **({"graph": self.graph.to_json()} if self.graph else {}),
         }
 
     @classmethod
@@ -134,6 +138,7 @@ class Manifest:
                 for name, group in data["receipts"].items()
             },
             clocks={name: tuple(clocks) for name, clocks in data.get("clocks", {}).items()},
+            graph=Graph.from_json(data["graph"]) if "graph" in data else None,
         )
 
 

@@ -1,7 +1,7 @@
-"""One epoch on Spark: decide, run S for each operator, publish, deliver."""
+"""One epoch on Spark: decide, run the operators, publish, deliver."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter, sleep
@@ -22,9 +22,13 @@ from godwit.model.receipt import Receipt
 from godwit.model.requests import StreamedUpdates
 from godwit.operators.base import Operator
 from godwit.spark.backlog import latest_offsets
+from godwit.spark.concurrent_jobs import Receipts, run_jobs
+from godwit.spark.dataflow import Dataflow, Frames
 from godwit.spark.executor_loss import LossWatch
+from godwit.spark.executors import is_alone
 from godwit.spark.hushing import hush_failure
-from godwit.spark.operator_job import run
+from godwit.spark.node import Node
+from godwit.spark.operator_job import OperatorJob, job_settings, plan
 from godwit.spark.pinning import Pinning
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.ticks import Ticker
@@ -33,8 +37,6 @@ from godwit.spark.unread_files import UnreadWatch
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
 
-Transform = Callable[[DataFrame], DataFrame]
-Step = Operator | Transform
 Listener = Callable[[EpochReport], None]
 
 log = logging.getLogger("godwit")
@@ -75,8 +77,7 @@ class Engine:
     """
 
     driver: Driver
-    steps: Sequence[Step]
-    sink: Sink
+    flow: Dataflow
     pinning: Pinning
     unread: UnreadWatch
     query_name: str | None = None
@@ -167,16 +168,18 @@ class Engine:
 
     def _check_outputs(self, manifest: Manifest) -> None:
         """What an earlier start of the query published must be what this one delivers."""
-        (name, before), now = list(manifest.operators.items())[-1], self._last_operator
-        if (name, before.output) != (now.name, now.describe().output):
-            raise IncompatibleError(
-                now.name,
-                f"epoch {manifest.epoch} was published with the output of '{name}', "
-                f"{before.output}, but its delivery is not known to have ended. Start the "
-                "query once as it was, or roll back to the epoch before with godwit.restore",
-            )
-        for written in manifest.outputs[now.name]:
-            state_file.verify(self.driver.files, written)
+        ends = [node for node, _ in self._ends_in(manifest)]
+        for name in {name: None for node in ends for name in self.flow.behind(node)}:
+            before, now = manifest.operators[name], self.driver.operators[name].describe()
+            if before.output != now.output:
+                raise IncompatibleError(
+                    name,
+                    f"epoch {manifest.epoch} was published with the output {before.output}, but "
+                    "its delivery is not known to have ended. Start the query once as it was, or "
+                    "roll back to the epoch before with godwit.restore",
+                )
+            for written in manifest.outputs[name]:
+                state_file.verify(self.driver.files, written)
 
     def _compute(self, batch: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
         """Run all operators; if an executor is lost meanwhile, again, with its workers elsewhere.
@@ -199,43 +202,59 @@ class Engine:
             )
             self.driver.place(intent, self.pinning.executors())
 
-    def _operators(self, rows: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
-        """Run one operator after the other; each sees only receipted output of the one before."""
-        receipts: dict[str, list[Receipt]] = {}
-        placements = self.driver.placements
-        for code, operator in self._stages:
-            rows = _apply(code, rows)
-            name, routing = operator.name, intent.routings[operator.name]
-            slots = self.pinning.slots(rows.sparkSession, placements.placement, routing.workers)
-            work = self.driver.work(intent, name)
-            receipts[name] = run(work, rows, routing, slots, placements.keeper)
-            if operator is not self._last_operator:
-                refs = [receipt.outputs for receipt in receipts[name] if receipt.outputs]
-                rows = self._read(rows.sparkSession, operator, refs)
-        return receipts
+    def _operators(self, batch: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
+        """Run all operators; each sees only receipted output of those before it."""
+        spark, placements, graph = batch.sparkSession, self.driver.placements, self.driver.graph
+        can_stay = placements.placement is not None or is_alone(spark.sparkContext)
+        with job_settings(spark), Frames.of(self.flow, batch, can_stay=can_stay) as frames:
+
+            def planned(name: str, receipts: Receipts) -> OperatorJob:
+                for before in graph.before(name):
+                    refs = [one.outputs for one in receipts[before] if one.outputs]
+                    frames[self.flow.operators[before]] = self._read(spark, before, refs)
+                routing = intent.routings[name]
+                slots = self.pinning.slots(spark, placements.placement, routing.workers)
+                (input,) = self.flow.operators[name].inputs
+                work = self.driver.work(intent, name)
+                return plan(work, frames[input], routing, slots, placements.keeper)
+
+            return run_jobs(spark, graph, planned)
 
     def _deliver(self, spark: SparkSession, manifest: Manifest) -> None:
-        """Give the sink the durable outputs that the manifest names, after the code behind them."""
-        epoch, operator = manifest.epoch, self._last_operator
+        """Give each sink the durable outputs that the manifest names, behind their code."""
+        epoch = manifest.epoch
         self.driver.check()
-        refs = manifest.outputs[operator.name]
         faults.reach("sink", "before", epoch)
-        if not self._delivered_as_files(epoch, refs, manifest.id):
-            rows = _apply(self._last_steps, self._read(spark, operator, refs))
-            self.sink.deliver(epoch, rows, manifest.id, sum(ref.rows for ref in refs))
+        for node, sink in self._ends_in(manifest):
+            refs = {name: manifest.outputs[name] for name in self.flow.behind(node)}
+            if not self._delivered_as_files(node, sink, manifest):
+                frames = Frames(
+                    {
+                        self.flow.operators[name]: self._read(spark, name, found)
+                        for name, found in refs.items()
+                    }
+                )
+                count = sum(ref.rows for found in refs.values() for ref in found)
+                sink.deliver(epoch, frames[node], manifest.id, count)
         faults.reach("sink", "after", epoch)
         self.driver.check()
 
-    def _delivered_as_files(self, epoch: int, refs: Sequence[FileRef], commit: str) -> bool:
-        """Could the sink take the files of the outputs as they are?"""
-        if self._last_steps or not isinstance(self.sink, FileTaker):
-            return False
-        paths = [str(path) for ref in refs if (path := self.driver.files.local_path(ref.name))]
-        return len(paths) == len(refs) and self.sink.deliver_files(epoch, paths, commit)
+    def _ends_in(self, manifest: Manifest) -> list[tuple[Node, Sink]]:
+        """The sinks that get something of an epoch: not those of operators that it did not have."""
+        had = manifest.operators.keys()
+        return [(node, sink) for node, sink in self.flow.ends if had >= set(self.flow.behind(node))]
 
-    def _read(self, spark: SparkSession, operator: Operator, refs: Sequence[FileRef]) -> DataFrame:
+    def _delivered_as_files(self, node: Node, sink: Sink, manifest: Manifest) -> bool:
+        """Could a sink take the files of the outputs as they are?"""
+        if not isinstance(node.step, Operator) or not isinstance(sink, FileTaker):
+            return False
+        refs = manifest.outputs[node.step.name]
+        paths = [str(path) for ref in refs if (path := self.driver.files.local_path(ref.name))]
+        return len(paths) == len(refs) and sink.deliver_files(manifest.epoch, paths, manifest.id)
+
+    def _read(self, spark: SparkSession, operator: str, refs: Sequence[FileRef]) -> DataFrame:
         """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
-        schema = to_spark(operator.output)
+        schema = to_spark(self.driver.operators[operator].output)
         if not refs:
             return spark.createDataFrame([], schema)
         paths = [self.driver.files.url(ref.name) for ref in refs]
@@ -246,38 +265,6 @@ class Engine:
     @cached_property
     def ticker(self) -> Ticker:
         return Ticker(self.driver.demand, self.driver.placements, self.pinning, self.interval)
-
-    @cached_property
-    def _stages(self) -> list[tuple[list[Transform], Operator]]:
-        """Each operator, with the DataFrame code between the one before and it."""
-        return self._cut[0]
-
-    @cached_property
-    def _last_steps(self) -> list[Transform]:
-        """The DataFrame code behind the last operator."""
-        return self._cut[1]
-
-    @cached_property
-    def _cut(self) -> tuple[list[tuple[list[Transform], Operator]], list[Transform]]:
-        stages: list[tuple[list[Transform], Operator]] = []
-        code: list[Transform] = []
-        for step in self.steps:
-            if isinstance(step, Operator):
-                stages.append((code, step))
-                code = []
-            else:
-                code.append(step)
-        return stages, code
-
-    @cached_property
-    def _last_operator(self) -> Operator:
-        return self._stages[-1][1]
-
-
-def _apply(code: Iterable[Transform], rows: DataFrame) -> DataFrame:
-    for transform in code:
-        rows = transform(rows)
-    return rows
 
 
 def _brief(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import EXPIRY
 from godwit.operators.initial_state import Load
 from godwit.operators.windowed import CLOSING
-from godwit.spark.operator_job import run
+from godwit.spark.operator_job import job_settings, plan
 from godwit.spark.pinning import Pinning
 from godwit.spark.route import column
 from godwit.spark.types import to_arrow, to_spark
@@ -125,7 +125,9 @@ def load(
         for table, rows in initial.get(name, {}).items():
             work = replace(driver.work(intent, name), operator=Load(operator, table))
             slots = pinning.slots(rows.sparkSession, driver.placements.placement, routing.workers)
-            loaded = {receipt.worker: receipt for receipt in run(work, rows, routing, slots)}
+            with job_settings(rows.sparkSession):
+                receipts_of_table = plan(work, rows, routing, slots).run()
+            loaded = {receipt.worker: receipt for receipt in receipts_of_table}
             group = [_both(receipt, loaded[receipt.worker]) for receipt in group]
         receipts[name] = group
     driver.commit(intent, receipts)

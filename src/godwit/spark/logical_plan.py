@@ -43,9 +43,14 @@ def stateful_node(rows: DataFrame) -> str | None:
 
 def sources(rows: DataFrame) -> int:
     """How many sources Spark reads for a streaming DataFrame; one that it names twice is one."""
+    return len(source_names(rows))
+
+
+def source_names(rows: DataFrame) -> list[str]:
+    """What Spark calls each source of a streaming DataFrame; one that it names twice is one."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
-    found = [leaves.apply(i) for i in range(leaves.length())]
-    return len({leaf for leaf in found if leaf.isStreaming()})
+    found = {leaf: None for leaf in map(leaves.apply, range(leaves.length())) if leaf.isStreaming()}
+    return [re.sub(r"#\d+L?", "", leaf.toString()).splitlines()[0] for leaf in found]
 
 
 def _find(plan: Any) -> str | None:
@@ -71,7 +76,7 @@ def check_source(rows: DataFrame) -> None:
 
 
 def schema_after(
-    spark: SparkSession, schema: StructType, code: Callable[[DataFrame], DataFrame]
+    spark: SparkSession, code: Callable[..., DataFrame], *schemas: StructType
 ) -> StructType:
-    """What DataFrame code makes of the columns of its input."""
-    return code(spark.createDataFrame([], schema)).schema
+    """What DataFrame code makes of the columns of its inputs."""
+    return code(*(spark.createDataFrame([], schema) for schema in schemas)).schema

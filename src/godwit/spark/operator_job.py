@@ -1,16 +1,17 @@
 """One operator in one epoch as a Spark job: F routes records to workers, S computes."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from godwit import faults
 from godwit.model.hashing import is_cheap
-from godwit.model.ids import SlotId, WorkerId
+from godwit.model.ids import Epoch, SlotId, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.spark.executors import is_alone
@@ -65,23 +66,31 @@ class Worker:
         yield pa.RecordBatch.from_pydict({"receipt": [receipt.to_text()]})
 
 
-def run(
+@contextmanager
+def job_settings(spark: SparkSession) -> Iterator[None]:
+    """What jobs of operators need of the session, while they are planned and while they run."""
+    alone = is_alone(spark.sparkContext)
+    with settings(spark, S_SETTINGS | ({} if alone else CLUSTER_SETTINGS)):
+        yield
+
+
+def plan(
     work: Work,
     rows: DataFrame,
     routing: Routing,
     slots: Slots | None = None,
     keeper: KeeperSpec | None = None,
-) -> list[Receipt]:
-    """F and S for one operator: a Spark job of its own, which returns one receipt a worker.
+) -> "OperatorJob":
+    """F and S for one operator. On the way its tasks see that the keepers of their executors run.
 
-    On the way its tasks see that the keepers of their executors run.
+    Plans change settings of the session: one is made at a time.
     """
     operator = work.operator
     rows = rows.select(*map(column, operator.input.names))
-    wanted = S_SETTINGS
+    parts: dict[str, str] = {}
     if work.prefold is not None and can_fold(rows, operator):
         rows = fold(rows, operator, work.prefold, work.span.passed)
-        wanted = wanted | {"spark.sql.shuffle.partitions": str(routing.workers)}
+        parts = {"spark.sql.shuffle.partitions": str(routing.workers)}
     else:
         work = replace(work, prefold=None)
     if slots is not None:  # who gets what is up to a join: see that it is right
@@ -96,8 +105,21 @@ def run(
     if operator.ordered:
         routed = ordered(routed, operator.key.names, operator.time)
     worker = Worker(work, slots.workers if slots else None, keeper)
-    alone = is_alone(rows.sparkSession.sparkContext)
-    with settings(rows.sparkSession, wanted | ({} if alone else CLUSTER_SETTINGS)):
-        texts = routed.mapInArrow(worker, S_SCHEMA).collect()
-    faults.reach("receipts", "before", work.epoch)
-    return [Receipt.from_text(row.receipt) for row in texts]
+    texts = routed.mapInArrow(worker, S_SCHEMA)
+    if parts:
+        with settings(rows.sparkSession, parts):
+            texts._jdf.queryExecution().executedPlan()
+    return OperatorJob(texts, work.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorJob:
+    """A Spark job that returns one receipt a worker; several may run at the same time."""
+
+    texts: DataFrame
+    epoch: Epoch
+
+    def run(self) -> list[Receipt]:
+        texts = self.texts.collect()
+        faults.reach("receipts", "before", self.epoch)
+        return [Receipt.from_text(row.receipt) for row in texts]

@@ -4,12 +4,11 @@ import logging
 import tempfile
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from godwit.driver.driver import Driver
 from godwit.driver.published import INITIAL
@@ -19,8 +18,8 @@ from godwit.log.history import History
 from godwit.log.layout import SPARK, TICKS
 from godwit.model.options import AvailableNow, Options, Trigger
 from godwit.model.time import micros
-from godwit.operators.base import Operator
-from godwit.spark.epoch import Engine, Listener, Step
+from godwit.spark.dataflow import Dataflow, operators_of
+from godwit.spark.epoch import Engine, Listener
 from godwit.spark.executors import is_alone
 from godwit.spark.initial_state import Initial, load, tables_of
 from godwit.spark.logical_plan import sources
@@ -28,7 +27,6 @@ from godwit.spark.pinning import Pinning
 from godwit.spark.prefold import check_partials
 from godwit.spark.settings import settings
 from godwit.spark.settings_check import check
-from godwit.spark.sinks.sink import Sink
 from godwit.spark.spark_checkpoint import SparkCheckpoint, check_new, check_sources, go_on
 from godwit.spark.start_check import check_checkpoint, check_start
 from godwit.spark.ticks import with_ticks
@@ -52,21 +50,20 @@ _STARTING = threading.Lock()  # starts share the user's session, whose settings 
 
 
 def start(
-    source: DataFrame,
-    steps: Sequence[Step],
-    schema: StructType,
-    sink: Sink,
+    flow: Dataflow,
     checkpoint: Location,
     *,
     workers: int | None,
     trigger: Trigger | None,
     options: Options,
     initial: Initial | None,
+    drop: Collection[str],
     after: SparkCheckpoint | None,
     listener: Listener | None,
     control: DataFrame | None,
 ) -> tuple[StreamingQuery, Engine]:
-    """Start a query that brings `source` through `steps`, and rows of `schema` to the sink."""
+    """Start a query that brings records through a dataflow, or go on with it."""
+    source, graph = flow.rows, flow.graph
     if after is not None:
         check_sources(after, sources(source))
     files = FileSource.all(source)
@@ -75,7 +72,7 @@ def start(
     spark = source.sparkSession
     store = open_store(checkpoint, to_write=True)
     check_checkpoint(store, files)
-    operators = [step for step in steps if isinstance(step, Operator)]
+    operators = operators_of(flow)
     for operator in operators:
         check_partials(spark, operator)
     given = tables_of(initial or {}, operators)
@@ -83,7 +80,7 @@ def start(
     copies = check(spark.sparkContext, options.replicas)
     history = History(store)
     spark_log.agree(history)
-    check_start(spark, operators, schema, sink, str(store))
+    check_start(spark, flow, str(store))
     if not given and history.last() is None and INITIAL in history.intents():
         raise CheckpointError(
             str(store),
@@ -107,6 +104,8 @@ def start(
     driver = Driver(
         store,
         operators,
+        graph=graph,
+        drop=drop,
         workers=workers,
         bins=options.bins,
         default_workers=spark.sparkContext.defaultParallelism,
@@ -117,9 +116,8 @@ def start(
     try:
         return _launch(
             driver,
+            flow,
             source,
-            steps,
-            sink,
             trigger=trigger,
             interval=interval,
             options=options,
@@ -137,9 +135,8 @@ def start(
 
 def _launch(
     driver: Driver,
+    flow: Dataflow,
     source: DataFrame,
-    steps: Sequence[Step],
-    sink: Sink,
     *,
     trigger: Trigger | None,
     interval: int,
@@ -163,8 +160,7 @@ def _launch(
                 load(driver, given, pinning)
     engine = Engine(
         driver,
-        steps,
-        sink,
+        flow,
         pinning,
         UnreadWatch(files, store.within(SPARK).within(SOURCES)),
         query_name=options.query_name,

@@ -2,20 +2,18 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
 from godwit.log.layout import HOME
 from godwit.log.spark_log import METADATA, OFFSETS
-from godwit.operators.base import Operator
+from godwit.spark.dataflow import Dataflow, operators_of
 from godwit.spark.executors import done, prepare
-from godwit.spark.sinks.sink import Sink
 from godwit.spark.unpicklable import check_operators
 from godwit.spark.unread_files import FileSource
 from godwit.storage.directories import check_writable, lies_in
@@ -51,16 +49,16 @@ def check_checkpoint(store: Store, sources: Iterable[FileSource]) -> None:
 
 def check_start(
     spark: SparkSession,
-    operators: Sequence[Operator],
-    schema: StructType,
-    sink: Sink,
+    flow: Dataflow,
     checkpoint: str,
 ) -> None:
-    """Raise ConfigError if executors cannot run Godwit or be sent an operator, or if the sink
-    refuses the output."""
+    """Raise ConfigError if executors cannot run Godwit or be sent an operator, or if a sink refuses
+    the output."""
     hush_pandas()
-    check_operators(operators)
-    sink.check(spark, schema, checkpoint)
+    check_operators(operators_of(flow))
+    for node, sink in flow.ends:
+        assert node.schema is not None  # of a flow over DataFrames
+        sink.check(spark, node.schema, checkpoint)
     check_python(spark)
 
 

@@ -5,6 +5,7 @@ Both ways give the same rows; Arrow's is for simulations, which have no Spark.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,19 +21,20 @@ from godwit.operators.definition import INPUT
 from godwit.operators.events import Side
 from godwit.operators.windows import END, START, Sliding
 from godwit.spark.route import column
+from godwit.worker.work import plain
 
 
 @runtime_checkable
 class Preparation(Protocol):
-    """A step of our own before an operator, which needs no Spark."""
+    """A step of our own, which needs no Spark, over one input or several."""
 
-    def __call__(self, rows: DataFrame, /) -> DataFrame: ...
+    def __call__(self, *rows: DataFrame) -> DataFrame: ...
 
-    def columns(self, schema: pa.Schema) -> pa.Schema:
-        """The columns that come out, of records of `schema`."""
+    def columns(self, *schemas: pa.Schema) -> pa.Schema:
+        """The columns that come out, of records of `schemas`."""
         ...
 
-    def records(self, rows: pa.Table) -> pa.Table:
+    def records(self, *rows: pa.Table) -> pa.Table:
         """The rows that come out."""
         ...
 
@@ -163,3 +165,36 @@ class SideBySide:
 
     def _own(self, kind: str, names: Sequence[str]) -> list[tuple[str, str]]:
         return [(f"{kind}_{name}", name) for name in names if name not in self.shared]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of several inputs with the same columns, which may come in another order."""
+
+    def __call__(self, *rows: DataFrame) -> DataFrame:
+        return reduce(DataFrame.unionByName, rows)
+
+    def columns(self, *schemas: pa.Schema) -> pa.Schema:
+        first, *others = schemas
+        for number, other in enumerate(others, start=2):
+            for name in dict.fromkeys([*first.names, *other.names]):
+                if (name in first.names) != (name in other.names):
+                    has, lacks = (1, number) if name in first.names else (number, 1)
+                    raise ConfigError(
+                        f"union: column '{name}' is in stream {has}, but not in stream {lacks}; "
+                        "select the same columns of each"
+                    )
+                kinds = [plain(schema.field(name).type) for schema in (first, other)]
+                if kinds[0] != kinds[1]:
+                    raise ConfigError(
+                        f"union: column '{name}' is {kinds[0]} in stream 1 and {kinds[1]} in "
+                        f"stream {number}; cast one of them"
+                    )
+        nullable = [any(schema.field(f.name).nullable for schema in schemas) for f in first]
+        fields = zip(first, nullable, strict=True)
+        return pa.schema([field.with_nullable(may_be_null) for field, may_be_null in fields])
+
+    def records(self, *rows: pa.Table) -> pa.Table:
+        first, *others = rows
+        same = [other.select(first.column_names).cast(first.schema) for other in others]
+        return pa.concat_tables([first, *same])

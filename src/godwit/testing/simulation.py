@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -28,11 +28,14 @@ from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
+from godwit.spark.dataflow import Dataflow
+from godwit.spark.node import Node, Source
+from godwit.spark.sinks.console import console
 from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH
+from godwit.testing.arrow_flow import ArrowFlow, Batch
 from godwit.testing.order import in_order
 from godwit.testing.prefold import folded
-from godwit.testing.steps import Code, arrow_steps
 from godwit.worker.work import Work
 
 if TYPE_CHECKING:
@@ -43,8 +46,8 @@ Row = dict[str, Any]
 
 
 class Epochs:
-    """Steps over a replayable list of batches, run as Structured Streaming would run them. What is
-    asked of an operator is asked of the last, unless another is named.
+    """A dataflow over a replayable list of batches, run as Structured Streaming would run it. What
+    is asked of an operator is asked of the last, unless another is named.
 
     A process death is an exception from `godwit.faults.handler`; `restart` then opens the
     checkpoint again, and `resume` replays the epoch that was not committed with the same batch.
@@ -58,7 +61,7 @@ class Epochs:
     def __init__(
         self,
         checkpoint: Path,
-        steps: Sequence[Operator | Code],
+        flow: ArrowFlow,
         *,
         workers: int,
         bins: int,
@@ -67,22 +70,24 @@ class Epochs:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._checkpoint = checkpoint
-        self._take(steps)
+        self._flow = flow
         self._hashes = hashes
         self._clock = clock
         self._retention = retention
-        self._batches: list[pa.Table] = []
+        self._batches: list[Batch] = []
         self._committed = -1
         self._chance = Random(0)
-        self._sink: dict[int, list[Row]] = {}
+        self._sinks: dict[int, dict[int, list[Row]]] = {}  # by number and epoch
         # With their hosts. Workers are placed on them, though all run in this process.
         self._executors: dict[str, str] = {}
         self._driver = self._open(workers, bins)
 
-    def _open(self, workers: int | None, bins: int | None) -> Driver:
+    def _open(self, workers: int | None, bins: int | None, drop: Collection[str] = ()) -> Driver:
         return Driver(
             self._checkpoint,
-            self._operators,
+            list(self._flow.operators.values()),
+            graph=self._flow.flow.graph,
+            drop=drop,
             workers=workers,
             bins=bins,
             retention=self._retention,
@@ -90,22 +95,17 @@ class Epochs:
             clock=self._clock,
         )
 
-    def _take(self, steps: Sequence[Operator | Code]) -> None:
-        self._steps = list(steps)
-        self._operators = [step for step in steps if isinstance(step, Operator)]
-        self._operator = self._operators[-1]
-
     @property
     def committed(self) -> int:
         """The newest epoch in Spark's log of commits; -1 before the first."""
         return self._committed
 
     @property
-    def _nothing(self) -> pa.Table:
-        """A batch without records."""
-        raise NotImplementedError
+    def _last(self) -> str:
+        """The name of the last operator."""
+        return list(self._flow.operators)[-1]
 
-    def _offer(self, batch: pa.Table) -> None:
+    def _offer(self, batch: Batch) -> None:
         self._batches.append(batch)
         self.resume()
 
@@ -123,14 +123,14 @@ class Epochs:
 
         It goes on from epoch to epoch. Its options are those of `Query.migrate`.
         """
-        name = operator or self._operator.name
+        name = operator or self._last
         if isinstance(target, int):
             target = self._driver.routing(name).spread(target)
         return self._driver.requests.migrate(name, target, **options).id
 
     def abort(self, migration: int, *, rollback: bool = False, operator: str | None = None) -> None:
         """End an open migration, or move its bins back."""
-        self._driver.requests.abort(operator or self._operator.name, migration, rollback=rollback)
+        self._driver.requests.abort(operator or self._last, migration, rollback=rollback)
 
     def schedule(
         self,
@@ -140,12 +140,12 @@ class Epochs:
         operator: str | None = None,
     ) -> None:
         """Send bins to other workers in epochs to come."""
-        self._driver.requests.schedule(operator or self._operator.name, updates, workers)
+        self._driver.requests.schedule(operator or self._last, updates, workers)
 
     def finish(self) -> None:
         """End the stream: an epoch without records, in which all timers fire."""
         self._driver.requests.finish()
-        self._offer(self._nothing)
+        self._offer(tuple(schema.empty_table() for schema in self._flow.schemas))
 
     def restore(self, epoch: int) -> None:
         """Roll checkpoint and log of commits back to a retained epoch, with no process running.
@@ -155,46 +155,49 @@ class Epochs:
         restore(self._checkpoint, epoch, durable=False)
         self._committed = min(self._committed, epoch)
 
-    def outputs(self, epoch: int | None = None) -> list[Row]:
-        """All rows that reached the sink, in the order of their epochs; or those of one epoch."""
-        epochs = sorted(self._sink) if epoch is None else [epoch]
-        return [row for epoch in epochs for row in self._sink.get(epoch, [])]
+    def outputs(self, epoch: int | None = None, *, sink: int = 0) -> list[Row]:
+        """All rows that reached a sink, in the order of their epochs; or those of one epoch.
+
+        Sinks are numbered as they are given to `gw.query`.
+        """
+        found = self._sinks.get(sink, {})
+        epochs = sorted(found) if epoch is None else [epoch]
+        return [row for epoch in epochs for row in found.get(epoch, [])]
 
     def state(
         self, table: str | None = None, epoch: int | None = None, *, operator: str | None = None
     ) -> list[Row]:
         """The rows of a state table as of a retained epoch, by default the newest published."""
-        name = operator or self._operator.name
+        name = operator or self._last
         snapshot = Snapshot.open(self._checkpoint, name, table=table, epoch=epoch)
         return [row for rows in snapshot.read() for row in rows.to_pylist()]
 
     def _run(self, epoch: int) -> None:
         executors = {ExecutorId(one): host for one, host in self._executors.items()}
         decided = self._driver.begin(Epoch(epoch), NO_SPARK, str(epoch), executors=executors)
+        flow = self._flow
         if isinstance(decided, Intent):
-            rows, receipts = self._batches[epoch], {}
-            for step in self._steps[: self._steps.index(self._operator) + 1]:
-                if not isinstance(step, Operator):
-                    rows = step(rows)
-                    continue
-                work = self._driver.work(decided, step.name)
-                receipts[step.name] = list(self._receipts(work, decided.routings[step.name], rows))
-                refs = [receipt.outputs for receipt in receipts[step.name] if receipt.outputs]
-                rows = pa.Table.from_pylist(self._read(refs), schema=step.output)
+            known, receipts = flow.sources(self._batches[epoch]), {}
+            for name, operator in flow.operators.items():
+                node = flow.flow.operators[name]
+                work = self._driver.work(decided, name)
+                rows = flow.table(node.inputs[0], known)
+                receipts[name] = list(self._receipts(work, decided.routings[name], rows))
+                refs = [receipt.outputs for receipt in receipts[name] if receipt.outputs]
+                known[node] = self._read(operator, refs)
             faults.reach("receipts", "before", epoch)
             decided = self._driver.commit(decided, receipts)
         faults.reach("sink", "before", epoch)
-        self._sink[epoch] = self._delivered(self._read(decided.outputs[self._operator.name]))
+        known = {
+            flow.flow.operators[name]: self._read(operator, decided.outputs[name])
+            for name, operator in flow.operators.items()
+            if name in decided.outputs
+        }
+        for number, (node, _) in enumerate(flow.flow.ends):
+            if decided.operators.keys() >= set(flow.flow.behind(node)):
+                rows = flow.table(node, known)
+                self._sinks.setdefault(number, {})[epoch] = rows.to_pylist()
         faults.reach("sink", "after", epoch)
-
-    def _delivered(self, rows: list[Row]) -> list[Row]:
-        """What the code behind the last operator makes of its rows."""
-        later = self._steps[self._steps.index(self._operator) + 1 :]
-        table = pa.Table.from_pylist(rows, schema=self._operator.output) if later else None
-        for step in later:
-            assert not isinstance(step, Operator)
-            table = step(table)
-        return rows if table is None else table.to_pylist()
 
     def _receipts(self, work: Work, routing: Routing, batch: pa.Table) -> Iterator[Receipt]:
         """Route the batch as F does, and let each worker work on its records."""
@@ -220,12 +223,12 @@ class Epochs:
         """Each worker is an executor of its own."""
         return CacheSpec(f"cache-{worker}", 1 << 30, str(self._checkpoint))
 
-    def _read(self, refs: Iterable[FileRef]) -> list[Row]:
+    def _read(self, operator: Operator, refs: Iterable[FileRef]) -> pa.Table:
         rows: list[Row] = []
         for ref in refs:
             data = pa.BufferReader(self._driver.files.read(ref.name))
             rows += pq.ParquetFile(data).read(use_threads=False).to_pylist()
-        return rows
+        return pa.Table.from_pylist(rows, schema=operator.output)
 
 
 class OperatorSimulation(Epochs):
@@ -243,11 +246,10 @@ class OperatorSimulation(Epochs):
         hashes: Callable[[pa.Table], Hashes] = hash_rows,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        steps = [operators] if isinstance(operators, Operator) else list(operators)
-        self._schema = schema
+        chain = [operators] if isinstance(operators, Operator) else list(operators)
         super().__init__(
             checkpoint,
-            steps,
+            _chain(chain, schema),
             workers=workers,
             bins=bins,
             retention=retention,
@@ -271,11 +273,11 @@ class OperatorSimulation(Epochs):
     @property
     def sink(self) -> dict[int, list[Row]]:
         """The rows delivered for each epoch."""
-        return self._sink
+        return self._sinks.setdefault(0, {})
 
     def feed(self, rows: Rows) -> None:
         """Run one epoch over `rows`; after a death, call `resume` on the restarted simulation."""
-        self._offer(pa.Table.from_pylist(list(rows), schema=self._schema))
+        self._offer((pa.Table.from_pylist(list(rows), schema=self._flow.schemas[0]),))
 
     def restart(
         self,
@@ -286,12 +288,17 @@ class OperatorSimulation(Epochs):
     ) -> None:
         """Open the checkpoint as a new process would."""
         if operator is not None:
-            self._take([*self._steps[:-1], operator])
+            before = list(self._flow.operators.values())[:-1]
+            self._flow = _chain([*before, operator], self._flow.schemas[0])
         self._driver = self._open(workers, bins)
 
-    @property
-    def _nothing(self) -> pa.Table:
-        return self._schema.empty_table()
+
+def _chain(operators: Sequence[Operator], schema: pa.Schema) -> ArrowFlow:
+    """One operator behind the other."""
+    node = Node(Source())
+    for operator in operators:
+        node = Node(operator, (node,))
+    return ArrowFlow(Dataflow(((node, console()),)), {}, [schema], ["rows"])
 
 
 class Simulation(Epochs):
@@ -338,31 +345,33 @@ class Simulation(Epochs):
         spark: SparkSession | None = None,
     ) -> None:
         self._spark = spark
-        self._source, steps = arrow_steps(job._stream, spark)
         if checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="godwit-simulation-")
             weakref.finalize(self, shutil.rmtree, checkpoint, ignore_errors=True)
-        super().__init__(Path(checkpoint), steps, workers=workers, bins=bins, retention=retention)
+        flow = ArrowFlow.of(job._flow, spark)
+        super().__init__(Path(checkpoint), flow, workers=workers, bins=bins, retention=retention)
 
-    def feed(self, rows: Rows = (), *, left: Rows = (), right: Rows = ()) -> None:
-        """Run one epoch over records; of a job with two inputs, over those of `left` and `right`.
+    def feed(self, rows: Rows = (), **sources: Rows) -> None:
+        """Run one epoch over records; of a job with several sources, over those of each by name.
 
-        A column that a record leaves out is null. A time without a zone is in UTC.
+        Two sources without a name are `left` and `right`. A column that a record leaves out is
+        null. A time without a zone is in UTC.
         """
-        self._offer(self._source.batch(list(rows), list(left), list(right)))
+        given = {name: list(records) for name, records in sources.items()}
+        self._offer(self._flow.batch(list(rows), given))
 
     def restart(
-        self, job: Job | None = None, *, workers: int | None = None, bins: int | None = None
+        self,
+        job: Job | None = None,
+        *,
+        workers: int | None = None,
+        bins: int | None = None,
+        drop: Collection[str] = (),
     ) -> None:
         """Go on with the checkpoint as a new process would, perhaps with a changed job.
 
         Raises IncompatibleError if that does not fit the state.
         """
         if job is not None:
-            self._source, steps = arrow_steps(job._stream, self._spark)
-            self._take(steps)
-        self._driver = self._open(workers, bins)
-
-    @property
-    def _nothing(self) -> pa.Table:
-        return self._source.batch([], [], [])
+            self._flow = ArrowFlow.of(job._flow, self._spark)
+        self._driver = self._open(workers, bins, drop)

@@ -56,6 +56,10 @@ class FilesSink(FileTaker):
     _joined: bool = field(default=False, init=False)
 
     @property
+    def place(self) -> str:
+        return f"files in {self.path}"
+
+    @property
     def guarantee(self) -> str:
         return (
             "exactly once: the directory of an epoch appears as a whole, on disk, and holds the "

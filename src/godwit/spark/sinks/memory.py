@@ -28,6 +28,10 @@ class MemorySink:
     _empty: DataFrame | None = field(default=None, init=False)
 
     @property
+    def place(self) -> str:
+        return f"memory table {self.name}"
+
+    @property
     def guarantee(self) -> str:
         return "exactly once within this process; nothing is left when it ends"
 

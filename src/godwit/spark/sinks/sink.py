@@ -63,6 +63,16 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """What a sink may have besides: a place, which two sinks of a query must not share."""
+
+    @property
+    def place(self) -> str:
+        """For people: "files in /data/out"."""
+        ...
+
+
 class FileTaker(ABC):
     """What a sink inherits if it can take the files of an epoch's outputs instead of a DataFrame
     over them. No protocol: a sink of a user's with a method of this name is not meant."""

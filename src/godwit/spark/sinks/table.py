@@ -25,6 +25,10 @@ class TableSink:
     name: str
 
     @property
+    def place(self) -> str:
+        return f"table {self.name}"
+
+    @property
     def guarantee(self) -> str:
         return (
             "exactly once, as far as the table's overwrite of a partition is atomic: in Spark's "
