@@ -3,9 +3,9 @@
 A history is inputs x migrations of the running query, at once or in steps, x restarts with other
 workers and bins, also in the middle of a migration, x deaths: of the driver's part of an epoch,
 wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
-two inputs, of sessions, or of an operator behind another.
+two inputs, of sessions, or of an operator behind another; one is of a graph with three sinks.
 The in-memory runtime plays many more, and stranger ones, in `tests/driver/test_histories.py`.
-Nine histories are always the same: one for each workload, with each strategy, and deaths before and
+Ten histories are always the same: one for each workload, with each strategy, and deaths before and
 after every point. `make soak` plays random ones.
 """
 
@@ -40,12 +40,13 @@ from tests.support.counting_workloads import (
     tabulate,
 )
 from tests.support.feed import Feed
+from tests.support.graph_workloads import DIAMOND, SOURCE
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS
 from tests.support.window_workloads import CHAINED, SESSIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED)
+WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED, DIAMOND)
 STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[faults.Side, ...] = ("before", "after")
 RANDOM = min(100, settings().max_examples // 3)
@@ -144,10 +145,23 @@ class Play:
         self._armed = armed
         self._died = False
         self._deaths = 0
+        self._sinks, self._job = self._describe(spark)
+
+    def _describe(self, spark: SparkSession) -> tuple[Sequence[str], gw.Job]:
+        """The job, and the sinks of a graph."""
         stream = gw.stream(self._feed.stream(spark))
-        for operator in (*workload.before, workload.operator):
-            stream = then(stream, operator)
-        self._job = stream.to(gw.files(self._output))
+        operators = (*self._workload.before, self._workload.operator)
+        edges = self._workload.edges
+        if edges is None:
+            for operator in operators:
+                stream = then(stream, operator)
+            return (), stream.to(gw.files(self._output))
+        streams = {SOURCE: stream}
+        for operator in operators:
+            first, *others = (streams[name] for name in edges["takes"][operator.name])
+            streams[operator.name] = then(first.union(*others), operator)
+        sinks = edges["sinks"]
+        return sinks, gw.query(*(streams[name].to(gw.files(self._output / name)) for name in sinks))
 
     def run(self, episode: Episode) -> None:
         first = None if self._checkpoint.exists() else FEW_BINS  # a step an epoch, so not 4,096
@@ -210,18 +224,16 @@ class Play:
             for epoch in sorted(self._records)
         }
         assert batches == []
-        root = self._output
-        found = {
-            int(part.name.removeprefix("epoch=")): in_order(
-                row
-                for file in part.glob("*.parquet")
-                for row in pq.ParquetFile(file).read().to_pylist()
-            )
-            for part in root.glob("epoch=*")
-        }
-        assert found == {epoch: rows for epoch, rows in expected.items() if epoch in found or rows}
-        for table, state in model.state().items():
-            snapshot = Snapshot.open(self._checkpoint, self._workload.operator.name, table=table)
+        found: dict[int, list[Row]] = {epoch: [] for epoch in expected}
+        for file in self._output.glob("**/epoch=*/*.parquet"):
+            sink = {"sink": file.parts[-3]} if self._sinks else {}
+            rows = pq.ParquetFile(file).read().to_pylist()
+            found[int(file.parts[-2].removeprefix("epoch="))] += [sink | row for row in rows]
+        assert {epoch: in_order(rows) for epoch, rows in found.items()} == expected
+        for place, state in model.state().items():
+            name, _, table = place.rpartition(":")
+            name = name or self._workload.operator.name
+            snapshot = Snapshot.open(self._checkpoint, name, table=table)
             rows = [row for part in snapshot.read() for row in part.to_pylist()]
             assert tabulate(rows) == in_order(state)
         assert verify(self._checkpoint).findings == []

@@ -56,7 +56,8 @@ class Finite(Protocol):
 class Workload:
     """An operator, its model, and the records that the batches of a history are made of.
 
-    There may be operators `before` it, which the model then includes.
+    There may be operators `before` it, which the model then includes: a chain, if the `edges` do
+    not say what each takes, and which end in sinks; outputs then say their `sink`.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Workload:
     model: Callable[[], Model]
     records: tuple[Row, ...]
     before: tuple[Operator, ...] = ()
+    edges: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         return self.name

@@ -102,6 +102,7 @@ class _Play:
             retention=story.retention,
             hashes=hashes,
             clock=lambda: self._now,
+            **workload.edges or {},
         )
 
     def listening(self, run: Callable[..., Receipt]) -> Callable[..., Receipt]:
@@ -331,7 +332,7 @@ class _Play:
         last = len(self._batches) - 1
         assert self._sim.committed == last
         expected = list(self._expected())
-        delivered = {epoch: in_order(rows) for epoch, rows in self._sim.sink.items()}
+        delivered = {epoch: in_order(rows) for epoch, rows in self._sim.delivered.items()}
         assert delivered == {epoch: rows for epoch, (rows, _) in enumerate(expected)}
         if last >= 0:
             retained = self._history.epochs()
@@ -386,8 +387,9 @@ class _Play:
         intent = self._history.intent(epoch)
         assert intent is not None
         assert dict(intent.routings) == {name: one.of(epoch) for name, one in self._routes.items()}
-        for table, expected in tables.items():
-            rows = self._sim.state(table, epoch)
+        for place, expected in tables.items():
+            operator, _, table = place.rpartition(":")
+            rows = self._sim.state(table, epoch, operator=operator or None)
             assert tabulate(rows) == expected
         self._check_workers(epoch)
 

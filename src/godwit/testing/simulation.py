@@ -31,9 +31,10 @@ from godwit.operators.base import Operator
 from godwit.spark.dataflow import Dataflow
 from godwit.spark.node import Node, Source
 from godwit.spark.sinks.console import console
+from godwit.spark.windows import Union
 from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH
-from godwit.testing.arrow_flow import ArrowFlow, Batch
+from godwit.testing.arrow_flow import ArrowFlow, Batch, Code
 from godwit.testing.order import in_order
 from godwit.testing.prefold import folded
 from godwit.worker.work import Work
@@ -232,7 +233,11 @@ class Epochs:
 
 
 class OperatorSimulation(Epochs):
-    """One operator, or one behind the other, for tests of operators and of the runtime."""
+    """One operator, or one behind the other, for tests of operators and of the runtime.
+
+    If `takes` says what each operator takes, by name ("" is the source), they are a graph; outputs
+    of those that `sinks` names are delivered.
+    """
 
     def __init__(
         self,
@@ -245,11 +250,14 @@ class OperatorSimulation(Epochs):
         retention: int = 20,
         hashes: Callable[[pa.Table], Hashes] = hash_rows,
         clock: Callable[[], float] = time.time,
+        takes: Mapping[str, Sequence[str]] | None = None,
+        sinks: Sequence[str] = (),
     ) -> None:
         chain = [operators] if isinstance(operators, Operator) else list(operators)
+        self._ends = sinks
         super().__init__(
             checkpoint,
-            _chain(chain, schema),
+            _chain(chain, schema) if takes is None else _graph(chain, schema, takes, sinks),
             workers=workers,
             bins=bins,
             retention=retention,
@@ -275,6 +283,20 @@ class OperatorSimulation(Epochs):
         """The rows delivered for each epoch."""
         return self._sinks.setdefault(0, {})
 
+    @property
+    def delivered(self) -> dict[int, list[Row]]:
+        """Of all sinks; the rows of a graph say by `sink` whose outputs they are."""
+        if not self._ends:
+            return self.sink
+        return {
+            epoch: [
+                {"sink": name, **row}
+                for number, name in enumerate(self._ends)
+                for row in self.outputs(epoch, sink=number)
+            ]
+            for epoch in self.sink
+        }
+
     def feed(self, rows: Rows) -> None:
         """Run one epoch over `rows`; after a death, call `resume` on the restarted simulation."""
         self._offer((pa.Table.from_pylist(list(rows), schema=self._flow.schemas[0]),))
@@ -291,6 +313,22 @@ class OperatorSimulation(Epochs):
             before = list(self._flow.operators.values())[:-1]
             self._flow = _chain([*before, operator], self._flow.schemas[0])
         self._driver = self._open(workers, bins)
+
+
+def _graph(
+    operators: Sequence[Operator],
+    schema: pa.Schema,
+    takes: Mapping[str, Sequence[str]],
+    sinks: Sequence[str],
+) -> ArrowFlow:
+    streams, code = {"": Node(Source())}, dict[Node, Code]()
+    for operator in operators:
+        inputs = [streams[name] for name in takes[operator.name]]
+        input = inputs[0] if len(inputs) == 1 else Node(Union(), tuple(inputs))
+        code[input] = Union().records
+        streams[operator.name] = Node(operator, (input,))
+    flow = Dataflow(tuple((streams[name], console()) for name in sinks))
+    return ArrowFlow(flow, code, [schema], ["rows"])
 
 
 def _chain(operators: Sequence[Operator], schema: pa.Schema) -> ArrowFlow:
