@@ -46,12 +46,12 @@ class ApproxQuantiles(OfColumn):
         return pa.list_(pa.float64())
 
     def fold(self, records: GroupedRecords, state: Columns) -> Columns:
-        found, given = numbers(records.column(self.column).cast(pa.float64()))
+        found, given = numbers(records.column(self.column).cast(pa.float64(), safe=False))
         rows = np.repeat(np.arange(len(state[0])), records.sizes)
         if given is not None:
             found, rows = found[given], rows[given]
         old_rows, old = elements(state[0])
-        old_places = old_rows << 32 | old.to_numpy() + (1 << 31)
+        old_places = old_rows << 32 | old.to_numpy().astype(np.int64) + (1 << 31)
         new_places = np.sort(rows << 32 | self._buckets(found) + (1 << 31))
         starts = np.flatnonzero(changes(new_places))
         sizes = np.diff(starts, append=len(new_places))

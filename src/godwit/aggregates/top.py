@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.aggregates.base import Aggregate, AggregateInput, Columns, GroupedRecords
-from godwit.aggregates.columns import is_number, numbers, one_of_equals
+from godwit.aggregates.columns import is_number, numbers, one_of_equals, valid
 from godwit.aggregates.extremes import Max
 from godwit.aggregates.lists import elements, joined, lists_of, places
 from godwit.errors import ConfigError
@@ -101,14 +101,14 @@ class Top(Aggregate):
 
 def _ascending(column: pa.Array) -> Iterator[Ranks]:
     """Numbers in the order of the values, and then those that tell where there is one."""
+    given = valid(column)
     if not is_number(column.type):
-        yield pc.rank(column, tiebreaker="dense", null_placement="at_start").to_numpy().view("i8")
-        return
-    values, given = numbers(column)
-    if values.dtype.kind == "f":
-        bits = values.astype(np.float64).view(np.int64)
-        values = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
-    ranks = values.astype(np.int64, copy=False)
+        ranks = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64)
+    elif pa.types.is_floating(column.type):
+        bits = numbers(column)[0].astype(np.float64).view(np.int64)
+        ranks = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    else:
+        ranks = numbers(column)[0].astype(np.int64, copy=False)
     yield ranks if given is None else np.where(given, ranks, 0)
     if given is not None:
         yield given.astype(np.int64)
