@@ -75,7 +75,7 @@ def model(function: Any, kind: pa.DataType, values: Sequence[Any]) -> Any:
             found = sorted(present, key=order, reverse=not function.smallest)[: function.n]
             return [{"v": value} for value in found]
         case "approxcountdistinct":
-            return _estimate(registers(present, kind, function.bits), 1 << function.bits)
+            return estimate(registers(present, kind, function.bits), 1 << function.bits)
         case "approxquantiles":
             ranks = (max(math.ceil(q * len(present)), 1) for q in function.quantiles)
             found = [float(sorted(present)[rank - 1]) for rank in ranks] if present else None
@@ -88,19 +88,17 @@ def registers(values: Iterable[Any], kind: pa.DataType, bits: int) -> dict[int, 
     """The greatest rank in each register of a HyperLogLog."""
     found: dict[int, int] = {}
     for value in values:
-        if pa.types.is_floating(kind):
-            bytes_ = pa.array([value + 0.0], kind)
-            hashed = bytes_.view(f"int{kind.bit_width}")
-        else:
-            hashed = pa.array([value], kind)
-        text = f"{int(hash_rows(pa.table({'v': hashed}))[0]):064b}"
-        register, rest = int(text[:bits] or "0", 2), text[bits:]
+        array = pa.array([value], kind)
+        if pa.types.is_floating(kind):  # Spark hashes the bits
+            array = pa.array([value + 0.0], kind).view(f"int{kind.bit_width}")
+        text = f"{int(hash_rows(pa.table({'v': array}))[0]):064b}"
+        register, rest = int(text[:bits], 2), text[bits:]
         rank = (rest + "1").index("1") + 1
         found[register] = max(found.get(register, 0), rank)
     return found
 
 
-def _estimate(registers: dict[int, int], count: int) -> int:
+def estimate(registers: dict[int, int], count: int) -> int:
     """Ertl's, from the definition of sigma: https://arxiv.org/abs/1702.01284, formula (13)."""
     empty = (count - len(registers)) / count
     if empty == 1:

@@ -13,7 +13,7 @@ from godwit.aggregates.columns import is_number, numbers, one_of_equals, valid
 from godwit.aggregates.extremes import Max
 from godwit.aggregates.lists import elements, joined, lists_of, places
 from godwit.errors import ConfigError
-from godwit.model.keys import Rows
+from godwit.model.keys import Rows, changes
 
 Ranks = npt.NDArray[np.int64]
 
@@ -73,7 +73,7 @@ class Top(Aggregate):
         both = joined(structs.flatten(), [one_of_equals(column) for column in new])
         rows = np.concatenate((old_rows, new_rows))
         by = self._ranks(both[0])
-        chosen = self._candidates(old_rows, rows, by[-1], count)
+        chosen = self._candidates(rows, by[-1], count)
         both, rows = [pc.take(column, pa.array(chosen)) for column in both], rows[chosen]
         of = [rank for column in reversed(both[1:]) for rank in self._ranks(column)]
         order = np.lexsort((*of, *(rank[chosen] for rank in by), rows))
@@ -81,12 +81,15 @@ class Top(Aggregate):
         best = [pc.take(column, pa.array(order)) for column in both]
         return lists_of(rows[order], _structs(best, old.type.value_type), count)
 
-    def _candidates(self, old_rows: Rows, rows: Rows, by: Ranks, count: int) -> Rows:
-        """Those that are not worse than the last of `n` that were: mostly few."""
-        limit = np.full(count, np.iinfo(np.int64).max)
-        full = np.flatnonzero(np.bincount(old_rows, minlength=count) >= self.n)
-        limit[full] = by[np.searchsorted(old_rows, full, side="right") - 1]
-        return np.flatnonzero(by <= limit[rows])
+    def _candidates(self, rows: Rows, by: Ranks, count: int) -> Rows:
+        """The best of each row, and those as good as the last of them; sorting numbers is fast."""
+        if not len(rows):
+            return rows
+        placed = rows << 32 | _dense(by)
+        ascending = np.sort(placed)
+        ends = np.searchsorted(ascending, np.arange(1, count + 1) << 32)
+        last = np.minimum(np.append(0, ends[:-1]) + self.n, ends) - 1
+        return np.flatnonzero(placed <= ascending[last][rows])
 
     def _ranks(self, column: pa.Array) -> list[Ranks]:
         """Numbers in the order of the values, the best first: for `np.lexsort`, so last ones count
@@ -112,6 +115,14 @@ def _ascending(column: pa.Array) -> Iterator[Ranks]:
     yield ranks if given is None else np.where(given, ranks, 0)
     if given is not None:
         yield given.astype(np.int64)
+
+
+def _dense(ranks: Ranks) -> Ranks:
+    """Small numbers in the same order."""
+    order = np.argsort(ranks)
+    found = np.empty(len(ranks), np.int64)
+    found[order] = np.cumsum(changes(ranks[order]))
+    return found
 
 
 def _structs(columns: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
