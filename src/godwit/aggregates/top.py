@@ -143,4 +143,7 @@ def top(n: int, *, by: str, of: str | Sequence[str], smallest: bool = False) -> 
     names = (of,) if isinstance(of, str) else tuple(of)
     if not names:
         raise ConfigError("top() needs the columns to keep of each record; name them in of=[...]")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"top() names column '{name}' twice in of=[...]")
     return Top(n, by, names, smallest)
