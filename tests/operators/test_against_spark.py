@@ -57,7 +57,8 @@ def test_results_and_types_are_sparks(spark: SparkSession) -> None:
     functions |= {f"pop_{name}": ops.stddev(name, sample=False) for name in numbers}
     functions |= {"any_b": ops.any("b"), "every_b": ops.every("b")}
     functions |= {f"near_{name}": ops.approx_count_distinct(name) for name in names}
-    functions |= {f"mid_{name}": ops.approx_quantiles(name, SHARES) for name in numbers}
+    whole = [name for name in numbers if name[0] != "f"]  # Spark has no place for NaN there
+    functions |= {f"mid_{name}": ops.approx_quantiles(name, SHARES) for name in whole}
     operator = AggregateOperator.of("a", "k", functions, schema)
 
     worker = Worker(operator, schema)
