@@ -16,8 +16,8 @@ def elements(lists: pa.Array) -> tuple[Rows, pa.Array]:
     >>> rows.tolist(), values.to_pylist()
     ([0, 0, 2], [5, 7, 9])
     """
-    rows: Rows = pc.list_parent_indices(lists).to_numpy().astype(np.int64, copy=False)
-    return rows, lists.flatten()
+    sizes = pc.list_value_length(lists).fill_null(0).to_numpy()
+    return np.repeat(np.arange(len(lists)), sizes), lists.flatten()
 
 
 def lists_of(rows: Integers, values: pa.Array, count: int) -> pa.Array:

@@ -72,11 +72,11 @@ class Top(Aggregate):
         old_rows, structs = elements(old)
         both = joined(structs.flatten(), [one_of_equals(column) for column in new])
         rows = np.concatenate((old_rows, new_rows))
-        by = self._ranks(both[0])
-        chosen = self._candidates(rows, by[-1], count)
+        (by,) = self._ranks(both[0])
+        chosen = self._candidates(rows, by, count)
         both, rows = [pc.take(column, pa.array(chosen)) for column in both], rows[chosen]
         of = [rank for column in reversed(both[1:]) for rank in self._ranks(column)]
-        order = np.lexsort((*of, *(rank[chosen] for rank in by), rows))
+        order = np.lexsort((*of, by[chosen], rows))
         order = order[places(rows[order]) < self.n]
         best = [pc.take(column, pa.array(order)) for column in both]
         return lists_of(rows[order], _structs(best, old.type.value_type), count)
