@@ -1,11 +1,17 @@
 """Move the state of a running PySpark stream without stopping it."""
 
+from godwit.aggregates.approx_count_distinct import approx_count_distinct
+from godwit.aggregates.approx_quantiles import approx_quantiles
 from godwit.aggregates.average import avg
 from godwit.aggregates.base import Aggregate, AggregateInput, GroupedRecords
+from godwit.aggregates.booleans import any, every
+from godwit.aggregates.collect_list import collect_list
 from godwit.aggregates.count import count
 from godwit.aggregates.extremes import max, min
 from godwit.aggregates.first_last import first, last
 from godwit.aggregates.sum import sum
+from godwit.aggregates.top import top
+from godwit.aggregates.variance import stddev, variance
 from godwit.api.handles import Draining, Handover, Migration, MigrationProgress, Scheduled
 from godwit.api.job import Job, query
 from godwit.api.query import Query
@@ -96,12 +102,17 @@ __all__ = [
     "Value",
     "WorkerReport",
     "all_at_once",
+    "any",
+    "approx_count_distinct",
+    "approx_quantiles",
     "available_now",
     "avg",
     "batched",
+    "collect_list",
     "console",
     "count",
     "counted",
+    "every",
     "files",
     "first",
     "fluid",
@@ -118,8 +129,11 @@ __all__ = [
     "session",
     "sliding",
     "spark_checkpoint",
+    "stddev",
     "stream",
     "sum",
     "table",
+    "top",
     "tumbling",
+    "variance",
 ]

@@ -62,6 +62,20 @@ def cases() -> Iterator[Case]:
     for kind in ("int", "bigint", "double", "decimal", "wide decimal"):
         yield Case(ops.sum("v"), kind, prefolds=kind in WHOLE)
         yield Case(ops.avg("v"), kind, prefolds=kind in WHOLE)
+    for kind in ("tinyint", "bigint", "double", "decimal"):
+        yield Case(ops.variance("v"), kind, prefolds=kind != "double")
+        yield Case(ops.stddev("v", sample=False), kind, prefolds=kind != "double")
+    yield Case(ops.any("v"), "boolean", prefolds=True)
+    yield Case(ops.every("v"), "boolean", prefolds=True)
+    for timed in (False, True):
+        yield Case(ops.collect_list("v"), "string", prefolds=False, timed=timed)
+    for kind in ("bigint", "double", "string", "boolean", "wide decimal", "timestamp"):
+        yield Case(ops.top(3, by="v", of="v"), kind, prefolds=True)
+        yield Case(ops.top(2, by="v", of="v", smallest=True), kind, prefolds=True)
+        yield Case(ops.approx_count_distinct("v"), kind, prefolds=True)
+    yield Case(ops.approx_count_distinct("v", 0.4), "tinyint", prefolds=True)
+    for kind in ("bigint", "double", "decimal"):
+        yield Case(ops.approx_quantiles("v", [0, 0.5, 1]), kind, prefolds=False)
     yield Case(variance("v"), "int", prefolds=True)
     yield Case(TopThree("v"), "bigint", prefolds=False)
 

@@ -158,19 +158,25 @@ FUNCTIONS: dict[str, Any] = {
     "price": gw.avg("price"),
     "one": gw.first("x"),
     "newest": gw.last("text"),
+    "ever": gw.any("flag"),
+    "always": gw.every("flag"),
 }
-DDL = "key string, x long, text string, worth decimal(10,2), price decimal(20,2)"
+DDL = "key string, x long, text string, worth decimal(10,2), price decimal(20,2), flag boolean"
 
 
 def test_every_function_goes_on_over_the_same_sources(spark: SparkSession, tmp_path: Path) -> None:
     """As if Godwit had run from the start, with nulls and with two sources."""
 
     def row(key: str | None, *values: Any) -> dict[str, Any]:
-        return dict(zip(("key", "x", "text", "worth", "price"), (key, *values), strict=False))
+        return dict(
+            zip(("key", "x", "text", "worth", "price", "flag"), (key, *values), strict=False)
+        )
 
     feeds = [Feed(tmp_path / name, DDL) for name in ("left", "right")]
     source = feeds[0].stream(spark).union(feeds[1].stream(spark))
-    feeds[0].add([row("a", 5, "m", Decimal("1.25"), Decimal("3.50")), row(None), row("b", -2)])
+    feeds[0].add(
+        [row("a", 5, "m", Decimal("1.25"), Decimal("3.50"), True), row(None), row("b", -2)]
+    )
     feeds[1].add([row("c", 2**40, "z")])
     run_spark(
         source.groupBy("key").agg(
@@ -179,7 +185,9 @@ def test_every_function_goes_on_over_the_same_sources(spark: SparkSession, tmp_p
         tmp_path / "old",
     )
     before = gw.spark_checkpoint(spark, tmp_path / "old")
-    feeds[1].add([row("a", -7, "q", Decimal("0.05"), Decimal("1.00")), row(None, 1), row("d", 3)])
+    feeds[1].add(
+        [row("a", -7, "q", Decimal("0.05"), Decimal("1.00"), False), row(None, 1), row("d", 3)]
+    )
     job = gw.stream(source).aggregate("all", key="key", **FUNCTIONS).to(gw.memory("all"))
     states = []
     for name, options in (

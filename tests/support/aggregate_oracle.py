@@ -1,7 +1,8 @@
 """What the aggregates are in plain Python, and values of all types to aggregate."""
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from godwit.operators import Aggregate
+from godwit.model.hashing import hash_rows
 
 LONG = 1 << 63
 
@@ -38,7 +39,7 @@ KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 NUMBERS = ("tinyint", "int", "bigint", "double", "float", "decimal", "wide decimal")
 
 
-def model(function: Aggregate, kind: pa.DataType, values: Sequence[Any]) -> Any:
+def model(function: Any, kind: pa.DataType, values: Sequence[Any]) -> Any:
     """The function over all values of a key, in their order."""
     present = [value for value in values if value is not None]
     match type(function).__name__.lower():
@@ -59,9 +60,61 @@ def model(function: Aggregate, kind: pa.DataType, values: Sequence[Any]) -> Any:
         case "avg":
             return _mean(present, kind) if present else None
         case "variance":
-            return pytest.approx(statistics.pvariance(present), rel=1e-14) if present else None
+            return _variance(function, present)
+        case "stddev":
+            return _variance(function, present, math.sqrt)
         case "topthree":
             return sorted(present, reverse=True)[:3]
+        case "any":
+            return any(present) if present else None
+        case "every":
+            return all(present) if present else None
+        case "collectlist":
+            return present
+        case "top":
+            found = sorted(present, key=order, reverse=not function.smallest)[: function.n]
+            return [{"v": value} for value in found]
+        case "approxcountdistinct":
+            return estimate(registers(present, kind, function.bits), 1 << function.bits)
+        case "approxquantiles":
+            ranks = (max(math.ceil(q * len(present)), 1) for q in function.quantiles)
+            near = [float(sorted(present)[rank - 1]) for rank in ranks] if present else []
+            return pytest.approx(near, rel=function.error) if present else None
+        case name:
+            raise AssertionError(f"no model of {name}")
+
+
+def registers(values: Iterable[Any], kind: pa.DataType, bits: int) -> dict[int, int]:
+    """The greatest rank in each register of a HyperLogLog."""
+    found: dict[int, int] = {}
+    for value in values:
+        array = pa.array([value], kind)
+        if pa.types.is_floating(kind):  # Spark hashes the bits
+            array = pa.array([value + 0.0], kind).view(f"int{kind.bit_width}")
+        text = f"{int(hash_rows(pa.table({'v': array}))[0]):064b}"
+        register, rest = int(text[:bits], 2), text[bits:]
+        rank = (rest + "1").index("1") + 1
+        found[register] = max(found.get(register, 0), rank)
+    return found
+
+
+def estimate(registers: dict[int, int], count: int) -> int:
+    """Ertl's, from the definition of sigma: https://arxiv.org/abs/1702.01284, formula (13)."""
+    empty = (count - len(registers)) / count
+    if empty == 1:
+        return 0
+    sigma = empty + sum(empty ** (1 << k) * (1 << k - 1) for k in range(1, 40))
+    weight = count * sigma + sum(0.5**rank for rank in registers.values())
+    return round(count**2 / (2 * math.log(2)) / weight)
+
+
+def _variance(function: Any, present: Sequence[Any], of: Any = float) -> Any:
+    sample = getattr(function, "sample", False)
+    if len(present) <= sample:
+        return None
+    exact = statistics.variance if sample else statistics.pvariance
+    with localcontext(prec=100):
+        return pytest.approx(of(exact(present)), rel=1e-12)
 
 
 def order(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Operators under test, each with a model of it in plain Python."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import godwit.operators as ops
 from godwit.model.hashing import Hashes, hash_rows
 from godwit.operators import AggregateOperator, Form, List, Map, Operator, StateMachine
 from godwit.operators.definition import POSITION
+from tests.support.aggregate_oracle import estimate, registers
 
 Row = dict[str, Any]
 Key = tuple[str | None, int | None]
@@ -122,12 +124,13 @@ def combine(**columns: Sequence[Any]) -> tuple[Row, ...]:
 # -- aggregates ------------------------------------------------------------------------------------
 
 KEY_FIELDS = [pa.field("name", pa.string()), pa.field("part", pa.int32())]
+REGISTERS = 8  # of `approx_count_distinct` with an rsd of 0.4
 _SALES = pa.schema([*KEY_FIELDS, ("n", pa.int64()), ("word", pa.string())])
 _PRICES = pa.schema([*KEY_FIELDS, ("at", pa.int64()), ("price", pa.decimal128(6, 2))])
 
 
 class Totals:
-    """count, sum, min, max and avg over all records of a key."""
+    """count, sum, min, max, avg, top and approx_count_distinct over all records of a key."""
 
     def __init__(self) -> None:
         self._seen: dict[Key, list[Row]] = defaultdict(list)
@@ -140,7 +143,14 @@ class Totals:
     def _result(self, key: Key) -> Row:
         row = self._folded(key)
         total, count = row.pop("mean_sum"), row.pop("mean_count")
-        return row | {"mean": float(total) / count if count else None}
+        row["mean"] = float(total) / count if count else None
+        row["best"] = [{"word": one["word"]} for one in row["best"]]
+        del row["words_registers"]
+        return row | {"words": estimate(self._registers(key), REGISTERS)}
+
+    def _registers(self, key: Key) -> dict[int, int]:
+        words = [row["word"] for row in self._seen[key] if row["word"] is not None]
+        return registers(words, pa.string(), REGISTERS.bit_length() - 1)
 
     def _folded(self, key: Key) -> Row:
         numbers = [row["n"] for row in self._seen[key] if row["n"] is not None]
@@ -154,14 +164,27 @@ class Totals:
             high=max(numbers, default=None),
             mean_sum=Decimal(sum(numbers)) if numbers else None,
             mean_count=len(numbers),
+            best=self._best(key),
+            words_registers=packed(self._registers(key)),
         )
+
+    def _best(self, key: Key) -> list[Row]:
+        rows = [{"n": r["n"], "word": r["word"]} for r in self._seen[key] if r["n"] is not None]
+        return sorted(rows, key=lambda r: (r["n"], r["word"] is not None, r["word"]))[:-3:-1]
 
     def state(self) -> dict[str, list[Row]]:
         return {"value": [self._folded(key) for key in self._seen]}
 
 
+def packed(registers: Mapping[int, int]) -> bytes:
+    """As `approx_count_distinct` keeps them: from two of eight on there is a byte for each."""
+    if len(registers) > 1:
+        return bytes([registers.get(i, 0) for i in range(REGISTERS)]) + b"\0"
+    return b"".join((i << 6 | rank).to_bytes(4, "big") for i, rank in registers.items())
+
+
 class Ends:
-    """The first and the last price by time, and the sum of all."""
+    """The first and the last price by time, all of them, their sum and their variance."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
@@ -170,10 +193,18 @@ class Ends:
         for row in in_total_order(rows, "at", "price"):
             self._fold(row)
         changed = [self._rows[key] for key in set(map(key_of, rows))]
-        return [{c: row[c] for c in (*KEY, "head", "tail", "total")} for row in changed]
+        shown = (*KEY, "head", "tail", "total", "all")
+        return [{c: row[c] for c in shown} | {"spread": self._spread(row)} for row in changed]
+
+    def _spread(self, row: Row) -> float | None:
+        n, cents, squares = row["spread_count"], row["spread_sum"] or 0, row["spread_squares"] or 0
+        exact = n * squares - (100 * cents) ** 2
+        return float(exact) / 1e4 / n / (n - 1) if n > 1 else None
 
     def _fold(self, record: Row) -> None:
-        new = dict.fromkeys(("head", "head_time", "tail", "tail_time", "total"))
+        new: Row = dict.fromkeys(("head", "head_time", "tail", "tail_time", "total"))
+        new |= {"spread_count": 0, "spread_sum": None, "spread_squares": None}
+        new |= {"all": [], "all_time": []}
         row = self._rows.setdefault(key_of(record), row_of(key_of(record), **new))
         time, price = record["at"], record["price"]
         if time is not None:
@@ -183,6 +214,13 @@ class Ends:
                 row["tail_time"], row["tail"] = time, price
         if price is not None:
             row["total"] = price + (row["total"] or Decimal("0.00"))
+            row["spread_count"] += 1
+            row["spread_sum"] = row["total"]
+            row["spread_squares"] = (100 * price) ** 2 + (row["spread_squares"] or 0)
+            if time is not None:
+                at = bisect_right(row["all_time"], time)
+                row["all"] = [*row["all"][:at], price, *row["all"][at:]]
+                row["all_time"] = [*row["all_time"][:at], time, *row["all_time"][at:]]
 
     def state(self) -> dict[str, list[Row]]:
         return {"value": [dict(row) for row in self._rows.values()]}
@@ -201,6 +239,8 @@ TOTALS = Workload(
             "low": ops.min("word"),
             "high": ops.max("n"),
             "mean": ops.avg("n"),
+            "best": ops.top(2, by="n", of="word"),
+            "words": ops.approx_count_distinct("word", rsd=0.4),
         },
         _SALES,
     ),
@@ -214,7 +254,13 @@ ENDS = Workload(
     AggregateOperator.of(
         "ends",
         KEY,
-        {"head": ops.first("price"), "tail": ops.last("price"), "total": ops.sum("price")},
+        {
+            "head": ops.first("price"),
+            "tail": ops.last("price"),
+            "total": ops.sum("price"),
+            "all": ops.collect_list("price"),
+            "spread": ops.variance("price"),
+        },
         _PRICES,
         time="at",
     ),

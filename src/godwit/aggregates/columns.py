@@ -59,6 +59,15 @@ def column(values: Values, valid: Mask | None, kind: pa.DataType) -> pa.Array:
     return packed(values, valid, kind)
 
 
+def one_of_equals(array: pa.Array) -> pa.Array:
+    """The column with 0.0 for -0.0 and one NaN for all: which of them comes first must not show."""
+    if not pa.types.is_floating(array.type):
+        return array
+    values, given = numbers(array)
+    plain = np.where(np.isnan(values), np.nan, values + 0.0).astype(values.dtype)
+    return column(plain, given, array.type)
+
+
 def packed(values: Values, valid: Mask | None, kind: pa.DataType) -> pa.Array:
     """A column whose bytes those of `values` are, in as many rows."""
     data = pa.py_buffer(np.ascontiguousarray(values))
