@@ -377,8 +377,8 @@ def test_what_cannot_be_is_refused(spark: SparkSession, feed: Feed) -> None:
         )
     with pytest.raises(ConfigError, match="a ttl needs event time"):
         stream.aggregate("w", key="user", ttl="1 s", n=gw.count())
-    with pytest.raises(ConfigError, match="only tumbling and sliding windows aggregate"):
-        stream.aggregate("w", key="user", window=gw.session("1 s"), time="at", n=gw.count())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"'w': Counted\(records=2\) does not aggregate"):
+        stream.aggregate("w", key="user", window=gw.counted(2), n=gw.count())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="its event time 'n' is of type int64"):
         stream.aggregate(
             "w", key="user", window=gw.tumbling("1 s"), time="n", delay="0 s", n=gw.count()
