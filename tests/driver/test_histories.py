@@ -6,8 +6,8 @@ deaths (at every fault point, and at every change of a name in the filesystem) x
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
 names; and every migration that was accepted has ended. One run plays 288 histories, always the
-same: 8 for each of eighteen operators, of which thirteen have event time, two have two inputs and one
-follows on another, and two hash functions, of which one lets many keys collide and most share a
+same: 8 for each of eighteen operators, of which thirteen have event time, two have two inputs and
+one follows on another, and two hash functions, of which one lets many keys collide and most share a
 segment; and 72 that begin with segments which workers share, and merge in parts. `make soak` plays
 208 times as many, others each time. (--hypothesis-show-statistics says what happened in them.)
 """

@@ -24,7 +24,8 @@ class TableView(Protocol):
     def get(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.bool_], pa.Table]:
         """For distinct keys in hash order: which have a value, and the value columns, else null.
 
-        In a table with a sub-key, `keys` has its columns, too, and few rows share a hash."""
+        In a table with a sub-key, `keys` has its columns, too. That is for tables of which nothing
+        is cleared, and fast where few rows share a hash."""
         ...
 
     def scan(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:

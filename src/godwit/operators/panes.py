@@ -25,7 +25,7 @@ from godwit.model.time import Duration
 from godwit.operators.aggregate import TABLE
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.due_keys import deletions, due_keys, first_timers, in_order, rows_where
-from godwit.operators.ranges import Nodes, Ranges, merge_ranges, positions
+from godwit.operators.ranges import Nodes, Ranges, codes, merge_ranges, positions
 from godwit.operators.windowed import CLOSING, Windowed, check_merges, times
 from godwit.operators.windows import END, START, Sliding
 from godwit.state.table import HASH, TableSpec
@@ -153,7 +153,8 @@ class Panes(Windowed):
     ) -> pa.Table:
         """The windows that end up to `until`, as rows of `of`, key by key in the order of time."""
         order = np.flatnonzero(closes)
-        order = order[np.lexsort((moments(panes.column(START))[order], of_pane[order]))]
+        (by_time,) = codes(of_pane[order], moments(panes.column(START))[order])
+        order = order[np.argsort(by_time, kind="stable")]
         panes, group = panes.take(pa.array(order)), of_pane[order]
         # Of each pane the windows that end now and have no earlier pane: the ends from `low` on.
         low = self._next_end(panes, passed)

@@ -39,16 +39,22 @@ class Ranges:
     stop: Rows
 
 
-def codes(groups: Rows, *values: Places) -> tuple[Places, list[Places]]:
-    """The different values; and of each of several columns, numbers in the order of (group, value).
+def codes(groups: Rows, *values: Places) -> list[Places]:
+    """Numbers for each of several columns that are in the order of (group, value), all together.
 
-    >>> different, (numbers,) = codes(np.array([0, 1]), np.array([900, -5]))
-    >>> different.tolist(), numbers.tolist()
-    ([-5, 900], [1, 2])
+    >>> begin, end = codes(np.array([0, 1]), np.array([900, -5]), np.array([910, 8]))
+    >>> begin[0] < end[0] < begin[1] < end[1]
+    True
     """
-    different, places = np.unique(np.concatenate(values), return_inverse=True)
-    ranks = places.reshape(len(values), -1)
-    return different, [groups * len(different) + rank for rank in ranks]
+    every = np.concatenate(values)
+    if not len(every):
+        return list(values)
+    least, greatest = int(every.min()), int(every.max())
+    width, ranks = greatest - least + 1, every - least if greatest - least < 1 << 62 else every
+    if width * (int(groups.max()) + 1) > 1 << 62:
+        different, ranks = np.unique(every, return_inverse=True)
+        width = len(different)
+    return list(groups * width + ranks.reshape(len(values), -1))
 
 
 def positions(groups: Rows, places: Places, of: Rows, wanted: Places) -> Rows:
@@ -58,8 +64,8 @@ def positions(groups: Rows, places: Places, of: Rows, wanted: Places) -> Rows:
     >>> positions(groups, places, np.array([0, 0, 1]), np.array([5, 8, 0])).tolist()
     [1, 2, 2]
     """
-    both = np.concatenate((groups, of))
-    _, (numbers,) = codes(both, np.concatenate((places, wanted)))
+    both, every = np.concatenate((groups, of)), np.concatenate((places, wanted))
+    (numbers,) = codes(both, every)
     found: Rows = np.searchsorted(numbers[: len(groups)], numbers[len(groups) :])
     return found
 

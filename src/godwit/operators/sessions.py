@@ -198,17 +198,16 @@ class _Found:
 
 def _found(keys: Rows, starts: Moments, ends: Moments) -> _Found:
     """Cut where no part so far lasts until the next one begins."""
-    order = np.lexsort((starts, keys))
-    different, (begin, end) = codes(keys, starts, ends)
+    begin, end = codes(keys, starts, ends)
+    order = np.argsort(begin, kind="stable")
     begin, reached = begin[order], np.maximum.accumulate(end[order])
     first = np.ones(len(order), np.bool_)
     first[1:] = begin[1:] >= reached[:-1]  # the first part of another key is behind all of this one
     of_part = np.empty(len(order), np.int64)
     of_part[order] = np.cumsum(first) - 1
     heads = np.flatnonzero(first)
-    last = np.append(heads[1:], len(order))[: len(heads)] - 1
-    ended = different[reached[last] % max(len(different), 1)]
-    return _Found(order, of_part, keys[order[heads]], starts[order[heads]], ended)
+    last = np.maximum.reduceat(ends[order], heads) if len(heads) else ends
+    return _Found(order, of_part, keys[order[heads]], starts[order[heads]], last)
 
 
 def _rows(spec: TableSpec, groups: Groups, of_row: Rows, values: pa.Table) -> pa.Table:

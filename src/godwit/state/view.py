@@ -41,8 +41,8 @@ class View:
     def get(self, hashes: Hashes, keys: pa.Table) -> tuple[Mask, pa.Table]:
         """For distinct keys in hash order: which have a value, and the value columns (else null).
 
-        In a table with a sub-key, `keys` has its columns, too. That is fast where few rows share a
-        hash: nowhere else is such a row looked for alone.
+        In a table with a sub-key, `keys` has its columns, too. That is for tables of which nothing
+        is cleared, and fast where few rows share a hash.
         """
         index, rows = self._newest_of_hash(hashes, keys.column_names)
         right = equal(rows.select(keys.column_names), keys.take(pa.array(index)))
