@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,15 @@ from hypothesis import strategies as st
 
 import godwit as gw
 from godwit.errors import ConfigError, IncompatibleError, OperatorError
+from godwit.operators.panes import Panes
 from godwit.operators.ranges import Nodes, Ranges, codes, merge_ranges, positions
+from godwit.operators.windowed import Windowed
 from godwit.testing import Simulation
+from godwit.testing.simulation import OperatorSimulation
+from tests.support.counting_workloads import KEY
 from tests.support.event_records import record, second
 from tests.support.own_aggregates import TopThree, variance
+from tests.support.window_workloads import SLIDING
 
 SCHEMA = "k string, at timestamp, until timestamp, n long, price decimal(38,0), small int"
 DELAY = 3
@@ -319,6 +325,21 @@ def test_a_checkpoint_of_other_windows_is_refused(before: Any, now: Any, message
     simulation.feed([record("a", 0)])
     with pytest.raises(IncompatibleError, match=message):
         simulation.restart(job(now))
+
+
+def test_a_checkpoint_with_a_row_for_each_sliding_window_is_refused_with_the_next_step(
+    tmp_path: Path,
+) -> None:
+    windows = SLIDING.operator
+    assert isinstance(windows, Windowed)
+    simulation = OperatorSimulation(tmp_path, windows, SLIDING.schema)
+    simulation.feed([])
+    functions = windows.of.functions
+    panes = Panes.define(
+        windows.name, KEY, functions, SLIDING.schema, windows.window, time="at", delay="1 s"
+    )
+    with pytest.raises(IncompatibleError, match=r"keeps panes\. Finish the query with that"):
+        simulation.restart(operator=panes)
 
 
 # -- merging ranges --------------------------------------------------------------------------------

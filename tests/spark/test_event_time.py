@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -286,6 +287,48 @@ def test_sessions_with_gaps_of_the_records(spark: SparkSession, feed: Feed, tmp_
     query = job.start(tmp_path / "checkpoint")
     query.finish()
     assert sorted(sink.rows) == [("u", 1, 10, 13), ("u", 10, 14, 4)]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+@pytest.mark.parametrize(
+    ("window", "of_spark"),
+    [
+        (gw.sliding("3 days", "2 days"), lambda at: sf.window(at, "3 days", "2 days")),
+        (gw.sliding("9 s", "1.5 s"), lambda at: sf.window(at, "9 seconds", "1500 milliseconds")),
+        (gw.session("3.000001 s"), lambda at: sf.session_window(at, "3 seconds")),
+    ],
+    ids=["days", "seconds", "sessions"],
+)
+def test_windows_have_the_results_of_sparks_own(
+    spark: SparkSession, feed: Feed, tmp_path: Path, window: Any, of_spark: Any, kind: str
+) -> None:
+    chance, sink = Random(3), Sink()
+    batches = [
+        clicks(*(chance.randrange(-200_000, 200_000) / 2 for _ in range(30)), user=user)
+        + clicks(*(chance.randrange(80) / 2 for _ in range(20)), user=user)
+        for user in "uvw"
+    ]
+    for batch in batches:
+        feed.add(batch)
+    cast = ["user", f"CAST(at AS {kind}) AS at", "n"]
+    job = (
+        gw.stream(feed.stream(spark).selectExpr(*cast))
+        .aggregate("w", key="user", window=window, time="at", delay="9 days", n=gw.count())
+        .to(gw.foreach_batch(sink))
+    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        job.start(tmp_path / "checkpoint").finish()
+        rows = spark.read.schema(feed.ddl).parquet(str(feed.directory)).selectExpr(*cast)
+        counted = rows.groupBy("user", of_spark("at").alias("w")).agg(
+            sf.count(sf.lit(1)).alias("n")
+        )
+        expected = counted.select("user", "w.start", "n").collect()
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    found = [(user, start, n) for user, start, _, _, n in sink.rows]
+    assert sorted(found) == sorted(tuple(map(_plain, row)) for row in expected)
 
 
 def measure(user: str, span: Any, records: Any) -> list[tuple[Any, ...]]:
