@@ -316,17 +316,15 @@ def test_windows_have_the_results_of_sparks_own(
         .aggregate("w", key="user", window=window, time="at", delay="9 days", n=gw.count())
         .to(gw.foreach_batch(sink))
     )
-    zone = spark.conf.get("spark.sql.session.timeZone")
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
         job.start(tmp_path / "checkpoint").finish()
         rows = spark.read.schema(feed.ddl).parquet(str(feed.directory)).selectExpr(*cast)
-        counted = rows.groupBy("user", of_spark("at").alias("w")).agg(
-            sf.count(sf.lit(1)).alias("n")
-        )
-        expected = counted.select("user", "w.start", "n").collect()
+        counted = rows.groupBy("user", of_spark("at").alias("w")).count()
+        expected = counted.select("user", "w.start", "count").collect()
     finally:
-        spark.conf.unset("spark.sql.session.timeZone")
+        spark.conf.set("spark.sql.session.timeZone", zone)
     found = [(user, start, n) for user, start, _, _, n in sink.rows]
     assert sorted(found) == sorted(tuple(map(_plain, row)) for row in expected)
 
