@@ -16,6 +16,7 @@ QUESTIONS = (
     "growth",
     "larger",
     "state_machine",
+    "sessions",
     "list_state",
     "gap",
     "bins",

@@ -8,6 +8,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -85,6 +86,11 @@ FEWER = settings(max_examples=settings().max_examples // 4)  # for there are man
 EVERY = pytest.mark.parametrize("case", CASES, ids=str)
 PREFOLDING = pytest.mark.parametrize("case", [c for c in CASES if c.prefolds], ids=str)
 
+MERGED = [c for c in CASES if c.operator.aggregates[0].merges]
+MERGING = pytest.mark.parametrize(  # sums of floats are rounded otherwise
+    "case", [c for c in MERGED if not (c.kind == "double" and c.operator.ordered)], ids=str
+)
+
 
 @st.composite
 def records(draw: st.DrawFn, case: Case, keys: Sequence[int | None] = (None, 1, 2)) -> list[Row]:
@@ -158,6 +164,38 @@ def test_merging_is_associative_and_knows_no_order(case: Case, data: st.DataObje
     assert _plain(merge(merge(a, b), c)) == _plain(merge(a, merge(b, c)))
     assert _plain(merge(a, b)) == _plain(merge(b, a))
     assert _plain(merge(nothing, a)) == _plain(a)
+
+
+@MERGING
+@FEWER
+@given(data=st.data())
+def test_merging_in_the_order_of_time_is_folding_in_that_order(
+    case: Case, data: st.DataObject
+) -> None:
+    """So windows are merged of panes, and sessions of those that a record bridges."""
+    operator = AggregateOperator.of("a", "k", {"f": case.aggregate}, case.schema, time="t")
+    rows = sorted(data.draw(records(case, keys=(1, 2))), key=_by_time)
+    rows = [(1, None, -2), (2, None, -1), *rows]
+    cut = data.draw(st.integers(2, len(rows)))
+    both = [(key, None, cut) for key in (1, 2)]  # each part has a record of each key
+    parts = rows[:cut], [*both, *((key, value, time + 99) for key, value, time in rows[cut:])]
+    one, halves = _state(operator, case, [*parts[0], *parts[1]]), []
+    for part in parts:
+        halves.append(_state(operator, case, part))
+    keys = pa.table({"k": [1, 2]})
+    merged = operator.merged(0, keys, np.arange(2), halves[0], halves[1])
+    assert _plain(merged.columns) == _plain(one.columns)
+    nothing = merged.schema.empty_table().take(pa.array([None, None], pa.int64()))
+    assert operator.merged(0, keys, np.arange(2), merged, nothing).equals(merged)
+    assert operator.merged(0, keys, np.arange(2), nothing, merged).equals(merged)
+
+
+def _state(operator: AggregateOperator, case: Case, rows: list[Row]) -> pa.Table:
+    """What records leave on nothing, of key 1 and of key 2."""
+    worker = Worker(operator, case.schema)
+    worker.feed(rows)
+    delta = worker.deltas["value"].sort_by("k")
+    return delta.select(operator.tables[0].value.names).combine_chunks()
 
 
 def _left_on(state: Columns, case: Case, rows: list[Row]) -> Columns:

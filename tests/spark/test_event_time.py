@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -288,6 +289,46 @@ def test_sessions_with_gaps_of_the_records(spark: SparkSession, feed: Feed, tmp_
     assert sorted(sink.rows) == [("u", 1, 10, 13), ("u", 10, 14, 4)]
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+@pytest.mark.parametrize(
+    ("window", "of_spark"),
+    [
+        (gw.sliding("3 days", "2 days"), lambda at: sf.window(at, "3 days", "2 days")),
+        (gw.sliding("9 s", "1.5 s"), lambda at: sf.window(at, "9 seconds", "1500 milliseconds")),
+        (gw.session("3.000001 s"), lambda at: sf.session_window(at, "3 seconds")),
+    ],
+    ids=["days", "seconds", "sessions"],
+)
+def test_windows_have_the_results_of_sparks_own(
+    spark: SparkSession, feed: Feed, tmp_path: Path, window: Any, of_spark: Any, kind: str
+) -> None:
+    chance, sink = Random(3), Sink()
+    batches = [
+        clicks(*(chance.randrange(-200_000, 200_000) / 2 for _ in range(30)), user=user)
+        + clicks(*(chance.randrange(80) / 2 for _ in range(20)), user=user)
+        for user in "uvw"
+    ]
+    for batch in batches:
+        feed.add(batch)
+    cast = ["user", f"CAST(at AS {kind}) AS at", "n"]
+    job = (
+        gw.stream(feed.stream(spark).selectExpr(*cast))
+        .aggregate("w", key="user", window=window, time="at", delay="9 days", n=gw.count())
+        .to(gw.foreach_batch(sink))
+    )
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        job.start(tmp_path / "checkpoint").finish()
+        rows = spark.read.schema(feed.ddl).parquet(str(feed.directory)).selectExpr(*cast)
+        counted = rows.groupBy("user", of_spark("at").alias("w")).count()
+        expected = counted.select("user", "w.start", "count").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    found = [(user, start, n) for user, start, _, _, n in sink.rows]
+    assert sorted(found) == sorted(tuple(map(_plain, row)) for row in expected)
+
+
 def measure(user: str, span: Any, records: Any) -> list[tuple[Any, ...]]:
     return [(user, span.start, span.end, sum(record.n for record in records))]
 
@@ -377,8 +418,8 @@ def test_what_cannot_be_is_refused(spark: SparkSession, feed: Feed) -> None:
         )
     with pytest.raises(ConfigError, match="a ttl needs event time"):
         stream.aggregate("w", key="user", ttl="1 s", n=gw.count())
-    with pytest.raises(ConfigError, match="only tumbling and sliding windows aggregate"):
-        stream.aggregate("w", key="user", window=gw.session("1 s"), time="at", n=gw.count())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"'w': Counted\(records=2\) does not aggregate"):
+        stream.aggregate("w", key="user", window=gw.counted(2), n=gw.count())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="its event time 'n' is of type int64"):
         stream.aggregate(
             "w", key="user", window=gw.tumbling("1 s"), time="n", delay="0 s", n=gw.count()

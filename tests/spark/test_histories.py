@@ -5,8 +5,8 @@ workers and bins, also in the middle of a migration, x deaths: of the driver's p
 wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
 two inputs, of sessions, or of an operator behind another; one is of a graph with three sinks.
 The in-memory runtime plays many more, and stranger ones, in `tests/driver/test_histories.py`.
-Ten histories are always the same: one for each workload, with each strategy, and deaths before and
-after every point. `make soak` plays random ones.
+One history for each workload is always the same, with each strategy, and deaths before and after
+every point. `make soak` plays random ones.
 """
 
 import random
@@ -41,12 +41,16 @@ from tests.support.counting_workloads import (
 )
 from tests.support.feed import Feed
 from tests.support.graph_workloads import DIAMOND, SOURCE
+from tests.support.merged_windows import PANES, VISITS
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS
 from tests.support.window_workloads import CHAINED, SESSIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED, DIAMOND)
+WORKLOADS = (
+    *(TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS),
+    *(SESSIONS, CHAINED, PANES, VISITS, DIAMOND),
+)
 STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[faults.Side, ...] = ("before", "after")
 RANDOM = min(100, settings().max_examples // 3)

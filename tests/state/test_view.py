@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from godwit.state.merge import merge
 from godwit.state.run import Run
+from godwit.state.table import TableSpec
 from godwit.state.view import View
 from tests.support.state_histories import (
     KINDS,
@@ -97,3 +98,51 @@ def test_the_list_of_one_key_is_not_copied() -> None:
 
 def addresses(column: pa.ChunkedArray) -> set[int]:
     return {chunk.buffers()[1].address for chunk in column.chunks if len(chunk)}
+
+
+SUB = TableSpec(
+    "t",
+    pa.schema({"k": pa.int64()}),
+    pa.schema({"s": pa.int64()}),
+    pa.schema({"v": pa.int64()}),
+)
+IDENTITIES = [(k, s) for k in range(3) for s in range(4)]
+
+
+def hash_of(key: int, sub: int) -> int:
+    """Keys 0 and 1 collide, key 2 is in another segment; its first two rows collide."""
+    return (key // 2 << 60) + max(sub, key // 2) * 3
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(IDENTITIES), st.none() | st.integers(0, 9))))
+def test_rows_with_a_sub_key_are_found_alone_and_by_ranges_of_their_hash(
+    epochs: list[dict[tuple[int, int], int | None]],
+) -> None:
+    model: dict[tuple[int, int], int] = {}
+    runs: list[Run] = []
+    for changed in epochs:
+        rows = [(hash_of(*one), int(value is None), *one, value) for one, value in changed.items()]
+        rows.sort(key=lambda row: row[0])
+        named = [dict(zip(SUB.schema.names, row, strict=True)) for row in rows]
+        runs.insert(0, Run.of(pa.Table.from_pylist(named, SUB.schema)))
+        model = {one: v for one, v in (model | changed).items() if v is not None}
+
+    def segment(number: int) -> list[Run]:
+        return [run.between(number << 58, number + 1 << 58) for run in runs]
+
+    view = View(SUB, segment)
+    sought = sorted((hash_of(*one), *one) for one in IDENTITIES)
+    hashes, keys, subs = (list(column) for column in zip(*sought, strict=True))
+    found, values = view.get(np.array(hashes, np.uint64), pa.table({"k": keys, "s": subs}))
+    wanted = [model.get((key, sub)) for key, sub in zip(keys, subs, strict=True)]
+    assert values["v"].to_pylist() == wanted
+    assert found.tolist() == [value is not None for value in wanted]
+    lows = np.array([0, 6, 1 << 60], np.uint64)
+    highs = np.array([3, 6, (1 << 60) + 3], np.uint64)
+    rows = view.between(lows, highs)
+    assert sorted(zip(*(rows[name].to_pylist() for name in "ksv"), strict=True)) == sorted(
+        (*one, value)
+        for one, value in model.items()
+        if any(low <= hash_of(*one) <= high for low, high in zip(lows, highs, strict=True))
+    )
+    assert rows["_hash"].to_pylist() == sorted(rows["_hash"].to_pylist())

@@ -67,6 +67,31 @@ def sliding_counts(views: Any, sink: Sink) -> gw.Job:
     return spans.to(sink)
 
 
+def session_counts(views: Any, sink: Sink) -> gw.Job:
+    spans = gw.stream(views).aggregate(
+        "spans",
+        key="user",
+        window=gw.session("6 seconds"),
+        time="at",
+        delay="3 seconds",
+        n=gw.sum("n"),
+        first=gw.first("n"),
+    )
+    return spans.to(sink)
+
+
+def session_counts_until(views: Any, sink: Sink) -> gw.Job:
+    spans = gw.stream(views).aggregate(
+        "spans",
+        key="user",
+        window=gw.session(until="closes"),
+        time="at",
+        delay="3 seconds",
+        n=gw.sum("n"),
+    )
+    return spans.to(sink)
+
+
 def expiring(views: Any, sink: Sink) -> gw.Job:
     counts = gw.stream(views).aggregate(
         "counts", key="user", n=gw.count(), time="at", delay="1 s", ttl="5 s"
@@ -199,6 +224,8 @@ def _sample(job: Callable[..., gw.Job], operator: str, *tables: str, **more: Any
 SAMPLES: Mapping[str, Sample] = {
     "aggregate": _sample(count, "counts", timed=False),
     "aggregate with a window": _sample(sliding_counts, "spans", "value"),
+    "aggregate with sessions": _sample(session_counts, "spans", "value"),
+    "aggregate with sessions until": _sample(session_counts_until, "spans", "value"),
     "ttl": _sample(expiring, "counts", "value"),
     "state_machine": _sample(totals, "totals", timed=False),
     "nested columns": Sample(

@@ -36,6 +36,7 @@ class DictTable:
     def __init__(self, spec: TableSpec) -> None:
         self.spec = spec
         self.rows: dict[Row, dict[Row, Row]] = {}
+        self.hashes: dict[Row, int] = {}  # by key and sub-key
         self.scans = 0
 
     def apply(self, delta: pa.Table) -> None:
@@ -46,13 +47,15 @@ class DictTable:
                 self.rows.pop(_tuple(row, self.spec.key), None)
         for row in rows:
             entries = self.rows.setdefault(_tuple(row, self.spec.key), {})
+            self.hashes[_tuple(row, self.spec.key) + _tuple(row, self.spec.sub)] = row[HASH]
             if row[OP] == UPSERT:
                 entries[_tuple(row, self.spec.sub)] = _tuple(row, self.spec.value)
             elif row[OP] != CLEAR:
                 entries.pop(_tuple(row, self.spec.sub), None)
 
     def get(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.bool_], pa.Table]:
-        found = [self.rows.get(key, {}).get(()) for key in _tuples(keys)]
+        width = len(self.spec.key)
+        found = [self.rows.get(key[:width], {}).get(key[width:]) for key in _tuples(keys)]
         values = [self._value(row) for row in found]
         mask = np.array([row is not None for row in found], np.bool_)
         return mask, pa.Table.from_pylist(values, schema=self.spec.value)
@@ -70,6 +73,20 @@ class DictTable:
                 owners.append(i)
                 rows.append(dict(zip(schema.names, (*sub, *value), strict=True)))
         return np.array(owners, np.int64), pa.Table.from_pylist(rows, schema=schema)
+
+    def between(self, lows: Hashes, highs: Hashes) -> pa.Table:
+        rows = [
+            (self.hashes[key + sub], UPSERT, *key, *sub, *value)
+            for key, entries in self.rows.items()
+            for sub, value in entries.items()
+        ]
+        spans = list(zip(lows.tolist(), highs.tolist(), strict=True))
+        found = [row for row in rows if any(low <= row[0] <= high for low, high in spans)]
+        found.sort(key=lambda row: row[0])
+        names = self.spec.schema.names
+        return pa.Table.from_pylist(
+            [dict(zip(names, row, strict=True)) for row in found], schema=self.spec.schema
+        )
 
 
 class RunTable:
@@ -97,6 +114,9 @@ class RunTable:
 
     def scan(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
         return self._view.scan(hashes, keys)
+
+    def between(self, lows: Hashes, highs: Hashes) -> pa.Table:
+        return self._view.between(lows, highs)
 
 
 # What operators are tested on: the model with Spark's hash, the real thing with collisions.

@@ -47,7 +47,7 @@ from tests.support.timed_workloads import (
 # -- tumbling windows, aggregated -----------------------------------------------------------------
 
 _SPANS = [("window_start", MOMENT), ("window_end", MOMENT)]
-_BIDS = pa.schema([*KEY_FIELDS, ("at", MOMENT), *_SPANS, ("n", pa.int64())])
+BIDS = pa.schema([*KEY_FIELDS, ("at", MOMENT), *_SPANS, ("n", pa.int64())])
 
 
 class Windows(Timed):
@@ -90,8 +90,8 @@ def _windows_of(seconds: Sequence[int], starts: Sequence[int]) -> dict[str, list
 
 def _windows(name: str, window: Sliding, records: tuple[Row, ...]) -> Workload:
     functions = {"rows": ops.count(), "total": ops.sum("n")}
-    operator = Windowed.define(name, KEY, functions, _BIDS, window, time="at", delay=f"{DELAY} s")
-    return Workload(name, _BIDS, operator, Windows, records)
+    operator = Windowed.define(name, KEY, functions, BIDS, window, time="at", delay=f"{DELAY} s")
+    return Workload(name, BIDS, operator, Windows, records)
 
 
 _IN_ONE = combine(
@@ -210,14 +210,14 @@ class Applied(Windows):
 
 APPLIED = Workload(
     "applied",
-    _BIDS,
+    BIDS,
     EventMachine.of(
         "applied",
         [*KEY, START, END],
         ApplySliding(describe, ("at", "n"), KEY),
         {"records": List("at timestamp, n long"), "open": Value("yes boolean")},
         "name string, part int, begin timestamp, end timestamp, head long, tail long, rows long",
-        _BIDS,
+        BIDS,
         time="at",
         delay=f"{DELAY} s",
         notices="",
@@ -279,7 +279,7 @@ COUNTS = Workload(
 # -- one operator behind another ------------------------------------------------------------------
 
 _CLOSED = Windowed.define(
-    "closed", KEY, {"n": ops.count()}, _BIDS, tumbling(f"{LENGTH} s"), time="at", delay=f"{DELAY} s"
+    "closed", KEY, {"n": ops.count()}, BIDS, tumbling(f"{LENGTH} s"), time="at", delay=f"{DELAY} s"
 )
 
 
@@ -307,7 +307,7 @@ class Chained:
 
 CHAINED = Workload(
     "chained",
-    _BIDS,
+    BIDS,
     EventMachine.of(
         "chained",
         KEY,

@@ -97,8 +97,9 @@ class Aggregate(ABC):
     key that has records. A null in the state means that nothing was seen yet: so it is for a new
     key, and for an aggregate that was added to a query with state.
 
-    Define `columns`, `state`, `output` and `fold`; the rest is optional. With `partial` and `merge`
-    Spark folds records before they travel. With `spark_buffer` a query goes on from Spark's state.
+    Define `columns`, `state`, `output` and `fold`; the rest is optional. With `merge` it works in
+    session and sliding windows, and with `partial`, too, Spark folds records before they travel.
+    With `spark_buffer` a query goes on from Spark's state.
 
     >>> @dataclass(frozen=True)
     ... class Nulls(Aggregate):
@@ -162,9 +163,10 @@ class Aggregate(ABC):
     def merge(self, state: Columns, other: Columns) -> Columns:
         """The state of records of which some left `state`, and others left `other`.
 
-        `other` has seen records. It is needed with `partial`.
+        `other` has seen records. Session and sliding windows need it: there the records of `other`
+        are later than those of `state`. With `partial` they come in any order.
         """
-        raise NotImplementedError(f"{type(self).__name__} offers a partial, but no merge")
+        raise NotImplementedError(f"{type(self).__name__} has no merge")
 
     def describe(self, input: AggregateInput) -> str:
         """What a checkpoint says of it: a query goes on only with the same."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.aggregates.base import Aggregate, AggregateInput, Columns, GroupedRecords
+from godwit.aggregates.columns import valid
 from godwit.errors import ConfigError
 from godwit.model.keys import Rows
 
@@ -61,6 +62,26 @@ class BoundAggregate:
             None if partial is None else {name + suffix: partial[suffix] for suffix in state},
             aggregate.describe(input),
         )
+
+    @property
+    def merges(self) -> bool:
+        """Can states of it be merged?"""
+        return type(self.aggregate).merge is not Aggregate.merge
+
+    def merge_later(self, state: Columns, other: Columns) -> Columns:
+        """The state of records of which those of `other` are later; it may have seen none, if the
+        aggregate is newer than the rows."""
+        seen = np.zeros(len(other[0]), np.bool_)
+        for column in other:
+            given = valid(column)
+            if given is None:
+                return self.aggregate.merge(state, other)
+            seen |= given
+        places = np.flatnonzero(seen)
+        which = pa.array(places)
+        halves = ([pc.take(column, which) for column in half] for half in (state, other))
+        new = self.aggregate.merge(*halves)
+        return [_replaced(*pair, places) for pair in zip(state, new, strict=True)]
 
     def merge(self, rows: GroupedRecords, state: Columns) -> Columns:
         """The new state of each group from its old one and its folded rows."""

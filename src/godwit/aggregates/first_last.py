@@ -76,6 +76,10 @@ class First(_End):
         seen = pa.repeat(pa.scalar(True), len(new))
         return pc.if_else(state[1].fill_null(False), state[0], new), seen
 
+    def merge(self, state: Columns, other: Columns) -> Columns:
+        seen = state[1].is_valid()
+        return [pc.if_else(seen, *pair) for pair in zip(state, other, strict=True)]
+
     def _end(self, records: GroupedRecords) -> Rows:
         return records.starts
 
@@ -97,6 +101,9 @@ class Last(_End):
 
     def _fold_untimed(self, records: GroupedRecords, state: Columns) -> Columns:
         return [pc.take(records.column(self.column), pa.array(self._end(records)))]
+
+    def merge(self, state: Columns, other: Columns) -> Columns:
+        return other
 
     def _end(self, records: GroupedRecords) -> Rows:
         return records.starts + records.sizes - 1

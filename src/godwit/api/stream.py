@@ -10,26 +10,25 @@ import pyarrow as pa
 
 from godwit.aggregates.base import Aggregate
 from godwit.api.job import Job
-from godwit.api.windows import collect
+from godwit.api.windows import aggregated, collect
 from godwit.errors import ConfigError
 from godwit.model.options import closest_name
 from godwit.model.schema import parse
 from godwit.model.time import Duration
 from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
-from godwit.operators.definition import check_window_time, defining
+from godwit.operators.definition import defining
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import Expiring
 from godwit.operators.forms import Form
 from godwit.operators.state_machine import StateMachine
-from godwit.operators.windowed import Windowed
-from godwit.operators.windows import Sliding, Window
+from godwit.operators.windows import Session, Sliding, Window
 from godwit.spark.dataflow import Dataflow
 from godwit.spark.logical_plan import check_source
 from godwit.spark.node import Code, Later, Node, Source, Step, Transform, coded, operated, walk
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_spark
-from godwit.spark.windows import Assign, SideBySide, Union
+from godwit.spark.windows import SideBySide, Union
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,7 +85,7 @@ class Stream:
         time: str | None = None,
         delay: Duration | None = None,
         ttl: Duration | None = None,
-        window: Sliding | None = None,
+        window: Sliding | Session | None = None,
         **functions: Aggregate,
     ) -> Stream:
         """Fold the records of each key; the output is each changed key with its new results.
@@ -94,7 +93,8 @@ class Stream:
         `time` names the column that orders the records of a key for `first` and `last`. With a
         `delay` it is the event time: records that are further behind the newest one are late and
         dropped. A key without a record for `ttl` leaves the state. With a `window`, the output is
-        each key and window, when the window closes.
+        each key and window, when the window closes; a record is late if its windows have closed, or
+        of sessions the one that it would be alone.
         """
         with defining(name):
             for result, function in functions.items():
@@ -107,15 +107,7 @@ class Stream:
             with defining(name):
                 if ttl is not None:
                     raise ConfigError("a window ends by itself; leave the ttl out")
-                if not isinstance(window, Sliding):
-                    raise ConfigError("only tumbling and sliding windows aggregate; see `windows`")
-                check_window_time(time, delay, input)
-            assign = Assign(time or "", window)
-            columns = assign.columns(input)
-            return [
-                assign,
-                Windowed.define(name, key, functions, columns, window, time=time, delay=delay),
-            ]
+            return aggregated(input, name, window, key, functions, time, delay)
 
         return self._then(name, define)
 

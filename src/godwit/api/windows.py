@@ -1,18 +1,22 @@
-"""Windows that call a function when they close: which operator keeps their records."""
+"""Windows that aggregate, or call a function when they close: which operator keeps what of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
+from godwit.aggregates.base import Aggregate
 from godwit.errors import ConfigError
 from godwit.model.schema import to_ddl
 from godwit.model.time import Duration
 from godwit.operators.definition import check_window_time, defining, find
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.forms import Form, List, Value
+from godwit.operators.panes import Panes
+from godwit.operators.sessions import Sessions
 from godwit.operators.state_machine import StateMachine
+from godwit.operators.windowed import Windowed
 from godwit.operators.windows import (
     END,
     START,
@@ -25,7 +29,39 @@ from godwit.operators.windows import (
     Window,
 )
 from godwit.spark.node import Step
-from godwit.spark.windows import Assign, Lasting
+from godwit.spark.windows import Assign, AssignPane, Lasting
+
+
+def aggregated(
+    schema: pa.Schema,
+    name: str,
+    window: Window,
+    key: str | Sequence[str],
+    functions: Mapping[str, Aggregate],
+    time: str | None,
+    delay: Duration | None,
+) -> Sequence[Step]:
+    """An operator that aggregates the records of windows, with what has to be done to records of
+    `schema` before."""
+    with defining(name):
+        if not isinstance(window, Sliding | Session):
+            raise ConfigError(
+                f"{window!r} does not aggregate; give tumbling, sliding or session, or see "
+                "`windows`"
+            )
+        check_window_time(time, delay, schema)
+        assert time is not None
+        assert delay is not None
+        if isinstance(window, Session) and isinstance(window.gap, str):
+            _check_until(window.gap, time, [key] if isinstance(key, str) else key, schema)
+    options: dict[str, Any] = {"time": time, "delay": delay}
+    if isinstance(window, Session):
+        before = [Lasting(time, window.gap)] if isinstance(window.gap, str) else []
+        return [*before, Sessions.define(name, key, functions, schema, window, **options)]
+    overlapping = window.slide < window.length
+    assign = (AssignPane if overlapping else Assign)(time, window)
+    define = (Panes if overlapping else Windowed).define
+    return [assign, define(name, key, functions, assign.columns(schema), window, **options)]
 
 
 def collect(

@@ -107,6 +107,13 @@ def _changed(name: str, change: str) -> IncompatibleError:
 
 
 def _check_operator(name: str, before: OperatorDescription, now: OperatorDescription) -> None:
+    if (before.kind, now.kind) == ("windows", "panes") and before.window == now.window:
+        raise IncompatibleError(
+            name,
+            "its checkpoint has a row for each sliding window, as an earlier version of Godwit "
+            "wrote them, and this version keeps panes. Finish the query with that version, or "
+            "start with a new checkpoint",
+        )
     parts = {
         "kind": (before.kind, now.kind),
         "key": (before.key, now.key),

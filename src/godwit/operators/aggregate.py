@@ -14,7 +14,7 @@ from godwit.aggregates.bound import BoundAggregate, partial_column
 from godwit.aggregates.int128 import TooWideError
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.description import OperatorDescription
-from godwit.model.keys import Mask, distinct, flat
+from godwit.model.keys import Groups, Mask, Rows, distinct, flat
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
 from godwit.operators import definition
@@ -105,7 +105,8 @@ class AggregateOperator:
         kept = [self.input.field(name) for name in dict.fromkeys([*self.key.names, time]) if name]
         state = [field.with_name(partial_column(field.name)) for field in self.tables[0].value]
         schema = pa.schema([*kept, *state, (definition.RECORDS, pa.int64())])
-        return Prefold(partials, replace(self, input=schema, time=time, prefolded=True))
+        by = tuple(self.key.names)
+        return Prefold(by, partials, replace(self, input=schema, time=time, prefolded=True))
 
     def describe(self) -> OperatorDescription:
         described = definition.describe("aggregate", self.key, self.tables, self.output)
@@ -124,8 +125,12 @@ class AggregateOperator:
     ) -> tuple[Mask, pa.Table]:
         """The new rows of the records' keys, and which of them had one before."""
         groups = distinct(hashes, records.select(self.key.names), self.ordered)
-        batch = GroupedRecords(records, groups, self.time)
         found, old = view.get(groups.hashes, groups.keys)
+        return found, self.folded(epoch, groups, records, old)
+
+    def folded(self, epoch: int, groups: Groups, records: pa.Table, old: pa.Table) -> pa.Table:
+        """The new rows of groups of records, given the values that these had before, or null."""
+        batch = GroupedRecords(records, groups, self.time)
         ops = np.full(len(groups.hashes), UPSERT, np.int8)
         columns = [pa.array(groups.hashes), pa.array(ops), *groups.keys.columns]
         for one in self.aggregates:
@@ -133,7 +138,21 @@ class AggregateOperator:
                 before = [flat(old.column(name)) for name in one.state]
                 fold = one.merge if self.prefolded else one.aggregate.fold
                 columns += _checked(fold(batch, before), one.state.values(), len(groups.hashes))
-        return found, pa.table(columns, schema=self.tables[0].schema)
+        return pa.table(columns, schema=self.tables[0].schema)
+
+    def merged(
+        self, epoch: int, keys: pa.Table, which: Rows, state: pa.Table, other: pa.Table
+    ) -> pa.Table:
+        """The values of all records of `state` and, behind them in the order of time, `other`;
+        row i is about key `which[i]`."""
+        columns: list[pa.Array] = []
+        for one in self.aggregates:
+            with self._naming(one, epoch, keys, which):
+                halves = (
+                    [flat(half.column(name)) for name in one.state] for half in (state, other)
+                )
+                columns += _checked(one.merge_later(*halves), one.state.values(), len(which))
+        return pa.table(columns, schema=self.tables[0].value)
 
     def results(self, epoch: int, rows: pa.Table) -> pa.Table:
         """Keys and results of rows of the state."""
@@ -147,12 +166,15 @@ class AggregateOperator:
         return pa.table(columns, schema=self.output)
 
     @contextmanager
-    def _naming(self, one: BoundAggregate, epoch: int, keys: pa.Table) -> Iterator[None]:
+    def _naming(
+        self, one: BoundAggregate, epoch: int, keys: pa.Table, which: Rows | None = None
+    ) -> Iterator[None]:
         """Let a result that outgrew its type name its key, and a faulty aggregate itself."""
         try:
             yield
         except TooWideError as error:
-            (key,) = elements(keys.slice(error.index, 1), "Key")
+            index = error.index if which is None else int(which[error.index])
+            (key,) = elements(keys.slice(index, 1), "Key")
             cause = f"{one.name} = {one.aggregate} outgrew its type, {error.kind}"
             raise OperatorError(self.name, repr(key), cause, epoch=epoch) from None
         except _UnexpectedColumnsError as error:

@@ -1,6 +1,6 @@
 """What an operator is to the engine: state tables, and a function from records to changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -22,12 +22,20 @@ class TableView(Protocol):
     def spec(self) -> TableSpec: ...
 
     def get(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.bool_], pa.Table]:
-        """For distinct keys in hash order: which have a value, and the value columns, else null."""
+        """For distinct keys in hash order: which have a value, and the value columns, else null.
+
+        In a table with a sub-key, `keys` has its columns, too. That is for tables of which nothing
+        is cleared, and fast where few rows share a hash."""
         ...
 
     def scan(self, hashes: Hashes, keys: pa.Table) -> tuple[npt.NDArray[np.int64], pa.Table]:
         """All rows of distinct keys in hash order: per row the index of its key, and sub-key and
         value columns; rows in the order of (key index, sub-key)."""
+        ...
+
+    def between(self, lows: Hashes, highs: Hashes) -> pa.Table:
+        """All rows with a hash from `lows[i]` to `highs[i]`, in hash order; such a range is in one
+        segment, and they ascend without an overlap."""
         ...
 
 
@@ -56,12 +64,13 @@ class Changes:
 class Prefold:
     """How records may be folded before they reach their worker; the outcome is the same.
 
-    A folded row stands for records of one key of which all are late or none is. It has what each of
-    `partials`, expressions of Spark's SQL, computes of them, by column; the greatest time, if the
-    operator has a delay; and in `_records` the number of its records. `operator` takes such rows
-    instead of records.
+    A folded row stands for records that are equal in the columns `by`, the key's among them, and of
+    which all are late or none is. It has what each of `partials`, expressions of Spark's SQL,
+    computes of them, by column; the greatest time, if the operator has a delay; and in `_records`
+    the number of its records. `operator` takes such rows instead of records.
     """
 
+    by: Sequence[str]
     partials: Mapping[str, str]
     operator: "Operator"
 

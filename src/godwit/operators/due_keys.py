@@ -3,10 +3,11 @@
 import numpy as np
 import pyarrow as pa
 
-from godwit.model.keys import Groups, Mask, contained, distinct, flat
+from godwit.model.keys import Groups, Mask, Rows, contained, distinct, flat
+from godwit.model.time import END
 from godwit.operators.base import Hashes, TimedView
 from godwit.state.table import CLEAR, DELETE, HASH, TableSpec
-from godwit.state.timed import KEY_HASH
+from godwit.state.timed import KEY_HASH, Moments, waiting
 
 
 def due_keys(view: TimedView) -> Groups:
@@ -23,11 +24,24 @@ def keys_not_among(groups: Groups, hashes: Hashes, keys: pa.Table) -> tuple[Hash
 
 
 def deletions(spec: TableSpec, hashes: Hashes, keys: pa.Table) -> pa.Table:
-    """Rows that remove all that a table has of some keys."""
-    op = CLEAR if len(spec.sub) else DELETE
+    """Rows that remove all that a table has of some keys, or if these have its sub-key, one row."""
+    rest = [field for field in (*spec.sub, *spec.value) if field.name not in keys.column_names]
+    op = CLEAR if len(rest) > len(spec.value) else DELETE
     columns = [pa.array(hashes), pa.array(np.full(len(hashes), op, np.int8)), *keys.columns]
-    columns += [pa.nulls(len(hashes), field.type) for field in (*spec.sub, *spec.value)]
+    columns += [pa.nulls(len(hashes), field.type) for field in rest]
     return pa.table(columns, schema=spec.schema)
+
+
+def first_timers(
+    view: TimedView, epoch: int, groups: Groups, of_row: Rows, at: Moments
+) -> pa.Table:
+    """One timer for each key that rows are of, at the first of their moments."""
+    first = np.full(len(groups.starts), END)
+    np.minimum.at(first, of_row, at)
+    waits = np.zeros(len(first), np.bool_)
+    waits[of_row] = True
+    keys = rows_where(groups.keys, waits)
+    return waiting(view.spec, epoch, groups.hashes[waits], first[waits], keys, pa.table({}))
 
 
 def in_order(*rows: pa.Table) -> pa.Table:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Self, cast
+from typing import ClassVar, Final, Self, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from godwit.aggregates.base import Aggregate
+from godwit.errors import ConfigError
 from godwit.model.description import OperatorDescription
 from godwit.model.keys import flat
 from godwit.model.time import Duration
@@ -17,24 +18,51 @@ from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, AggregateOperator
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.due_keys import deletions, due_keys, in_order, keys_not_among, rows_where
-from godwit.operators.windows import END, START, TIME, Sliding
+from godwit.operators.windows import END, START, TIME, Sliding, Window
 from godwit.operators.wrapper import Wrapper
 from godwit.state.table import HASH, UPSERT, TableSpec
-from godwit.state.timed import moments, timed_spec, waiting
+from godwit.state.timed import Moments, moments, timed_spec, waiting
 
 CLOSING: Final = "_closing"
 
 
 @dataclass(frozen=True)
-class Windowed(Wrapper):
+class Closing(Wrapper):
     """`of`, an aggregate by key and window, whose outputs come when the watermark reaches a
-    window's end.
-
-    A record is late for a window that has closed, and only for that one.
-    """
+    window's end."""
 
     of: AggregateOperator
+    window: Window
+    kind: ClassVar[str]
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        last = self.of.output.get_field_index(END)
+        return self.of.output.insert(last + 1, self.of.output.field(END).with_name(TIME))
+
+    def describe(self) -> OperatorDescription:
+        described = definition.describe(self.kind, self.key, self.tables, self.output)
+        functions = self.of.describe().functions
+        return replace(described, functions=functions, window=str(self.window))
+
+    def _outputs(self, epoch: int, closed: pa.Table) -> pa.Table:
+        """The results of windows, those that ended first at the beginning."""
+        ends = moments(closed.column(END))
+        results = self.of.results(epoch, closed.take(pa.array(np.argsort(ends, kind="stable"))))
+        last = pc.subtract(results.column(END), pa.scalar(1, pa.duration("us")))
+        place = self.of.output.get_field_index(END) + 1
+        return results.add_column(place, TIME, last).cast(self.output)
+
+
+@dataclass(frozen=True)
+class Windowed(Closing):
+    """A row of state for each key and window.
+
+    A record is late if its window has closed.
+    """
+
     window: Sliding
+    kind: ClassVar[str] = "windows"
 
     @classmethod
     def define(
@@ -60,16 +88,6 @@ class Windowed(Wrapper):
     @cached_property
     def tables(self) -> tuple[TableSpec, ...]:
         return *self.of.tables, timed_spec(CLOSING, self.key, pa.schema([]))
-
-    @cached_property
-    def output(self) -> pa.Schema:
-        last = self.of.output.get_field_index(END)
-        return self.of.output.insert(last + 1, self.of.output.field(END).with_name(TIME))
-
-    def describe(self) -> OperatorDescription:
-        described = definition.describe("windows", self.key, self.tables, self.output)
-        functions = self.of.describe().functions
-        return replace(described, functions=functions, window=str(self.window))
 
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
@@ -105,13 +123,21 @@ class Windowed(Wrapper):
             self._outputs(epoch, closed),
         )
 
-    def _outputs(self, epoch: int, closed: pa.Table) -> pa.Table:
-        """The results of windows, those that ended first at the beginning."""
-        ends = moments(closed.column(END))
-        results = self.of.results(epoch, closed.take(pa.array(np.argsort(ends, kind="stable"))))
-        last = pc.subtract(results.column(END), pa.scalar(1, pa.duration("us")))
-        place = self.of.output.get_field_index(END) + 1
-        return results.add_column(place, TIME, last).cast(self.output)
+
+def check_merges(operator: AggregateOperator, why: str) -> None:
+    """Refuse an aggregate whose states cannot be merged."""
+    for one in operator.aggregates:
+        if not one.merges:
+            with definition.defining(operator.name):
+                raise ConfigError(
+                    f"{one.name} = {one.aggregate}: {why} its states, and it has no merge; define "
+                    "it, or collect the records with `windows`"
+                )
+
+
+def times(moments: Moments, kind: pa.DataType) -> pa.Array:
+    """A column of timestamps; the opposite of `moments`."""
+    return pa.array(moments).view(pa.timestamp("us")).cast(kind)
 
 
 def _stored(view: TableView, hashes: Hashes, keys: pa.Table) -> pa.Table:

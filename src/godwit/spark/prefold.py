@@ -46,11 +46,11 @@ def check_partials(spark: SparkSession, operator: Operator) -> None:
 def fold(rows: DataFrame, operator: Operator, prefold: Prefold, passed: int | None) -> DataFrame:
     """The folded rows of records; `passed` is the watermark that tells which of them are late."""
     schema = to_spark(prefold.operator.input)
-    groups = [column(name) for name in operator.key.names]
+    groups = [column(name) for name in prefold.by]
     results = {RECORDS: sf.count(sf.lit(1))}
     if operator.delay is not None and operator.time is not None:
         groups.append(_is_late(operator, passed).alias(_LATE))
-        if operator.time not in operator.key.names:
+        if operator.time not in prefold.by:
             results[operator.time] = sf.max(column(operator.time))
     with settings(rows.sparkSession, _WRAPPING):
         results |= {name: sf.expr(text) for name, text in prefold.partials.items()}

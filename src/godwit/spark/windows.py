@@ -11,14 +11,16 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import TimestampType
 
 from godwit.errors import ConfigError
 from godwit.model.keys import flat
 from godwit.model.schema import to_ddl
 from godwit.operators.definition import INPUT
 from godwit.operators.events import Side
+from godwit.operators.panes import pane
 from godwit.operators.windows import END, START, Sliding
 from godwit.spark.route import column
 from godwit.worker.work import plain
@@ -76,6 +78,50 @@ class Assign:
         columns = {name: taken.column(name) for name in rows.column_names if name not in spans}
         columns |= {name: pa.array(moments).cast(kind) for name, moments in spans.items()}
         return pa.table(columns, schema=self.columns(rows.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class AssignPane:
+    """Gives each record the columns `window_start`, where its pane begins, and `window_end`, where
+    the last of its windows ends; otherwise like `Assign`."""
+
+    time: str
+    window: Sliding
+
+    def __call__(self, rows: DataFrame) -> DataFrame:
+        spans = ((pane(self.window), "_pane"), (self.window.slide, "_last"))
+        placed = rows
+        for length, name in spans:  # Spark takes one in a select
+            span = sf.window(column(self.time), f"{length} microseconds")
+            placed = placed.select("*", span.alias(name))
+        return placed.select(
+            *(column(name) for name in rows.columns if name not in (START, END)),
+            sf.col("_pane.start").alias(START),
+            self._later(rows, sf.col("_last.start")).alias(END),
+        )
+
+    def _later(self, rows: DataFrame, moment: Column) -> Column:
+        """The length of a window later; without a time zone, in which a day may have 23 hours."""
+        length = self.window.length
+        if isinstance(rows.schema[self.time].dataType, TimestampType):
+            return sf.timestamp_micros(sf.unix_micros(moment) + sf.lit(length))
+        seconds, micros = divmod(length, 1_000_000)
+        later = sf.make_dt_interval(secs=sf.expr(f"{seconds}.{micros:06d}BD"))
+        return moment + later
+
+    def columns(self, schema: pa.Schema) -> pa.Schema:
+        return Assign(self.time, self.window).columns(schema)
+
+    def records(self, rows: pa.Table) -> pa.Table:
+        rows = rows.filter(pc.is_valid(rows.column(self.time)))
+        times = flat(rows.column(self.time)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        kind, slide = rows.schema.field(self.time).type, self.window.slide
+        starts, ends = times - times % pane(self.window), times - times % slide
+        columns = {name: rows.column(name) for name in rows.column_names}
+        columns |= {START: pa.array(starts).cast(kind)}
+        columns |= {END: pa.array(ends + self.window.length).cast(kind)}
+        schema = self.columns(rows.schema)
+        return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 @dataclass(frozen=True, slots=True)

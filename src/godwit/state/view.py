@@ -41,10 +41,11 @@ class View:
     def get(self, hashes: Hashes, keys: pa.Table) -> tuple[Mask, pa.Table]:
         """For distinct keys in hash order: which have a value, and the value columns (else null).
 
-        For tables without a sub-key.
+        In a table with a sub-key, `keys` has its columns, too. That is for tables of which nothing
+        is cleared, and fast where few rows share a hash.
         """
-        index, rows = self._newest_of_hash(hashes)
-        right = equal(rows.select(self.spec.key.names), keys.take(pa.array(index)))
+        index, rows = self._newest_of_hash(hashes, keys.column_names)
+        right = equal(rows.select(keys.column_names), keys.take(pa.array(index)))
         if not right.all():  # another key has this hash: look at all the rows that do, in all runs
             clash = index[~right]
             found, others = self._settled(hashes[clash], keys.take(pa.array(clash)), final=False)
@@ -64,6 +65,16 @@ class View:
         index, rows = self._settled(hashes, keys, final=True)
         return index, rows.select([*self.spec.sub.names, *self.spec.value.names])
 
+    def between(self, lows: Hashes, highs: Hashes) -> pa.Table:
+        """All rows with a hash from `lows[i]` to `highs[i]`, in hash order; such a range is in one
+        segment, and they ascend without an overlap."""
+        found = [self.spec.schema.empty_table()]
+        for segment, index in _by_segment(lows):
+            pieces = [_between(run, lows[index], highs[index]) for run in self.segments(segment)]
+            if runs := [piece for piece in pieces if len(piece)]:
+                found.append(merge(runs, self.spec, final=True).rows)
+        return pa.concat_tables(found).combine_chunks()
+
     def due(self) -> pa.Table:
         """For a table in the order of time: the rows of the reader's bins that are due."""
         rows = due(((s, self.segments(s)) for s in self.own.segments), self.spec, self.span)
@@ -76,9 +87,9 @@ class View:
             if runs := self.segments(segment):
                 yield merge(runs, self.spec, final=True)
 
-    def _newest_of_hash(self, hashes: Hashes) -> tuple[Rows, pa.Table]:
+    def _newest_of_hash(self, hashes: Hashes, identity: Sequence[str]) -> tuple[Rows, pa.Table]:
         """The first row with each hash in the newest run that has it, and the index of its hash."""
-        columns = [OP, *self.spec.key.names, *self.spec.value.names]
+        columns = [OP, *identity, *self.spec.value.names]
         indices, pieces = [np.empty(0, np.int64)], [self.spec.schema.empty_table().select(columns)]
         for segment, index in _by_segment(hashes):
             sought = hashes[index]
@@ -94,7 +105,7 @@ class View:
     def _settled(self, hashes: Hashes, keys: pa.Table, final: bool) -> tuple[Rows, pa.Table]:
         """The rows of each key that newer ones do not hide, and the index of their key."""
         index, ages, rows = self._all_of_hash(hashes)
-        right = equal(rows.select(self.spec.key.names), keys.take(pa.array(index)))
+        right = equal(rows.select(keys.column_names), keys.take(pa.array(index)))
         if not right.all():
             index, ages, rows = index[right], ages[right], rows.filter(pa.array(right))
         order = np.argsort(index, kind="stable")
@@ -125,6 +136,12 @@ def _by_segment(hashes: Hashes) -> Iterator[tuple[int, Rows]]:
     offsets = segment_offsets(hashes)
     for segment in np.flatnonzero(np.diff(offsets)).tolist():
         yield segment, np.arange(offsets[segment], offsets[segment + 1])
+
+
+def _between(run: Run, lows: Hashes, highs: Hashes) -> Run:
+    starts = np.searchsorted(run.hash, lows)
+    counts = np.searchsorted(run.hash, highs, side="right") - starts
+    return Run.of(_ranges(run.rows, starts, counts)) if counts.any() else run.slice(0, 0)
 
 
 def _ranges(rows: pa.Table, starts: Rows, counts: Rows) -> pa.Table:

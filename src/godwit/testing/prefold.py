@@ -53,8 +53,8 @@ def _folded(records: pa.Table, operator: Operator) -> pa.Table:
         inner = inner.of
     assert isinstance(inner, AggregateOperator)
     assert operator.prefold is not None
-    schema = operator.prefold.operator.input
-    hashes, keys = hash_rows(records.select(operator.key.names)), operator.key.names
+    schema, keys = operator.prefold.operator.input, operator.prefold.by
+    hashes = hash_rows(records.select(keys))
     _, state = inner.fold(0, hashes, records, View(inner.tables[0], lambda segment: ()))
     groups = distinct(hashes, records.select(keys), ordered=False)
     columns = {name: state.column(name) for name in keys}
