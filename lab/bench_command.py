@@ -16,6 +16,8 @@ QUESTIONS = (
     "growth",
     "larger",
     "state_machine",
+    "vectorised",
+    "deduplicate",
     "list_state",
     "gap",
     "bins",
