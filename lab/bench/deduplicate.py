@@ -68,7 +68,7 @@ def _columns(rows: int) -> Sequence[str]:
 
 
 def _within(rows: int) -> str:
-    return f"{HORIZON * rows // 100} ms"
+    return f"{HORIZON * rows // 100} milliseconds"
 
 
 def _ours(bench: Bench, rows: int) -> TimedQuery:

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from godwit.errors import ConfigError
 from godwit.model.description import OperatorDescription
-from godwit.model.keys import Groups, Mask, Rows, contained, distinct
+from godwit.model.keys import Groups, Mask, Rows, contained
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration, micros
-from godwit.operators import definition
+from godwit.operators import definition, sorting
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.due_keys import deletions, due_keys, in_order, keys_not_among, rows_where
 from godwit.state.table import UPSERT, TableSpec
@@ -42,7 +42,6 @@ class Deduplicate:
     delay: int | None
     within: int | None
     inputs: ClassVar[int] = 1
-    ordered: ClassVar[bool] = True
     prefold: ClassVar[None] = None
 
     @classmethod
@@ -90,6 +89,10 @@ class Deduplicate:
         return pa.schema([field.with_nullable(True) for field in self.input])
 
     @property
+    def ordered(self) -> bool:
+        return not sorting.can_sort(self.input)
+
+    @property
     def horizon(self) -> tuple[str, int]:
         return definition.own_time(self.time)
 
@@ -99,7 +102,9 @@ class Deduplicate:
     def process(
         self, epoch: int, hashes: Hashes, records: pa.Table, state: Mapping[str, TableView]
     ) -> Changes:
-        groups = distinct(hashes, records.select(self.key.names), ordered=True)
+        groups, records = sorting.in_order(
+            hashes, records, self.key, self.time, ordered=self.ordered
+        )
         known, stored = state[TABLE].get(groups.hashes, groups.keys)
         if self.within is None:
             outputs = records.take(pa.array(groups.starts[~known]))

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from godwit.errors import ConfigError, OperatorError
 from godwit.model.description import OperatorDescription
-from godwit.model.keys import Mask, distinct, equal
+from godwit.model.keys import Mask, equal
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
-from godwit.operators import definition, user_function
+from godwit.operators import definition, sorting, user_function
 from godwit.operators.base import Changes, Hashes, TableView
 from godwit.operators.column_types import UnfitColumnsError, table_of
 from godwit.operators.due_keys import deletions, in_order, rows_where
@@ -47,7 +47,6 @@ class Vectorised:
     time: str | None
     delay: int | None = None
     inputs: ClassVar[int] = 1
-    ordered: ClassVar[bool] = True
     prefold: ClassVar[None] = None
 
     @classmethod
@@ -88,6 +87,10 @@ class Vectorised:
         return (TableSpec(user_function.TABLE, self.key, pa.schema([]), self.state),)
 
     @property
+    def ordered(self) -> bool:
+        return not sorting.can_sort(self.input)
+
+    @property
     def horizon(self) -> tuple[str, int]:
         return definition.own_time(self.time)
 
@@ -100,7 +103,9 @@ class Vectorised:
         if not records.num_rows:
             return Changes()
         (spec,) = self.tables
-        groups = distinct(hashes, records.select(self.key.names), ordered=True)
+        groups, records = sorting.in_order(
+            hashes, records, self.key, self.time, ordered=self.ordered
+        )
         known, before = state[spec.name].get(groups.hashes, groups.keys)
         given = pa.table(
             [*groups.keys.columns, *before.columns], [*self.key.names, *before.column_names]
