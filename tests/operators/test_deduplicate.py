@@ -179,6 +179,16 @@ def test_columns_that_it_cannot_keep_are_refused_by_name(
         Deduplicate.of("d", key, parse(columns), time="at", within="1 s", delay="1 s")
 
 
+def test_a_key_with_the_time_in_it_leaves_with_its_time(tmp_path: Path) -> None:
+    operator = Deduplicate.of("d", ["k", "at"], INPUT, time="at", within="1 us", delay="5 s")
+    sim = simulation(tmp_path, operator)
+    sim.feed([record("x", 0), record("x", 0), record("x", 3)])
+    sim.feed([record("x", 0), record("x", 3), record("x", 9)])
+    assert given(sim) == [("x", 0), ("x", 3), ("x", 9)]
+    sim.feed([])
+    assert [row["at"] for row in sim.state("given")] == [second(9)]
+
+
 def test_times_may_be_without_a_zone(tmp_path: Path) -> None:
     naive = pa.schema([("k", pa.string()), ("at", pa.timestamp("us"))])
     operator = Deduplicate.of("d", "k", naive, time="at", within="10 s", delay="0 s")

@@ -5,8 +5,8 @@ workers and bins, also in the middle of a migration, x deaths: of the driver's p
 wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
 two inputs, of sessions, or of an operator behind another.
 The in-memory runtime plays many more, and stranger ones, in `tests/driver/test_histories.py`.
-Nine histories are always the same: one for each workload, with each strategy, and deaths before and
-after every point. `make soak` plays random ones.
+Eleven histories are always the same: one for each workload, with each strategy, and deaths before
+and after every point. `make soak` plays random ones.
 """
 
 import random
@@ -29,6 +29,7 @@ from godwit.inspect.audit import verify
 from godwit.inspect.snapshot import Snapshot
 from godwit.model.routing import Routing
 from godwit.model.schema import to_ddl
+from tests.support.column_workloads import APART, FADING_BALANCES
 from tests.support.counting_workloads import (
     COLLECT,
     ENDS,
@@ -45,7 +46,10 @@ from tests.support.window_workloads import CHAINED, SESSIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED)
+WORKLOADS = (
+    *(TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED),
+    *(APART, FADING_BALANCES),
+)
 STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[faults.Side, ...] = ("before", "after")
 RANDOM = min(100, settings().max_examples // 3)

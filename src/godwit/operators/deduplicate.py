@@ -16,11 +16,11 @@ from godwit.model.time import Duration, micros
 from godwit.operators import definition, sorting
 from godwit.operators.base import Changes, Hashes, TableView, TimedView
 from godwit.operators.due_keys import deletions, due_keys, in_order, keys_not_among, rows_where
+from godwit.operators.expiring import EXPIRY
 from godwit.state.table import UPSERT, TableSpec
 from godwit.state.timed import Moments, moments, timed_spec, waiting
 
 TABLE: Final = "given"
-EXPIRY: Final = "_expiry"
 _GIVEN: Final = pa.schema([("given", pa.timestamp("us", tz="UTC"))])
 _ZERO: Final = pa.scalar(0, _GIVEN[0].type)
 
