@@ -12,6 +12,7 @@ import pytest
 import godwit as gw
 from godwit.errors import ConfigError, IncompatibleError
 from godwit.model.schema import parse
+from godwit.operators import AggregateOperator
 from godwit.operators.deduplicate import Deduplicate
 from godwit.testing import Simulation
 from godwit.testing.simulation import OperatorSimulation
@@ -120,6 +121,26 @@ def test_the_horizon_may_change(
     assert keys(sim) == keys(sim, "_expiry") == ["y"]
 
 
+def test_a_key_may_leave_before_a_timer_that_a_longer_horizon_has_set(tmp_path: Path) -> None:
+    sim = simulation(tmp_path, once("10 s", "2 s"))
+    sim.feed([record("x", 0)])
+    sim.restart(operator=once("3 s", "2 s"))
+    for rows in ([("y", 7)], [("x", 5), ("y", 11)], [("x", 6)]):
+        sim.feed([record(*row) for row in rows])
+    assert (keys(sim), keys(sim, "_expiry")) == (["y"], ["x", "y"])
+    sim.feed([record("z", 100)])
+    sim.feed([])
+    assert keys(sim) == keys(sim, "_expiry") == ["z"]
+
+
+def test_a_key_whose_horizon_has_passed_already_leaves_nothing(tmp_path: Path) -> None:
+    sim = simulation(tmp_path, once("10 s"))
+    sim.feed([record("z", 100)])
+    sim.feed([record("y", 5)])  # not late: the epoch before had no watermark
+    assert given(sim) == [("z", 100), ("y", 5)]
+    assert keys(sim) == keys(sim, "_expiry") == ["z"]
+
+
 def test_a_horizon_for_keys_that_stayed_for_good_is_refused(tmp_path: Path) -> None:
     sim = simulation(tmp_path, once())
     sim.feed([record("x", 0)])
@@ -128,6 +149,8 @@ def test_a_horizon_for_keys_that_stayed_for_good_is_refused(tmp_path: Path) -> N
     assert given(sim) == [("x", 0)]
     with pytest.raises(IncompatibleError, match="state '_expiry' was added"):
         sim.restart(operator=once("10 s"))
+    with pytest.raises(IncompatibleError, match="its kind was 'deduplicate', now 'aggregate'"):
+        sim.restart(operator=AggregateOperator.of("d", "k", {"n": gw.count()}, INPUT))
 
 
 def test_it_takes_keys_that_are_known_from_elsewhere_and_hands_what_it_gives_on() -> None:

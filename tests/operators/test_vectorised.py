@@ -228,6 +228,9 @@ def test_it_goes_on_with_its_state_and_no_other() -> None:
     assert sim.outputs()[-1] == {"k": "a", "n": 3}
     with pytest.raises(IncompatibleError, match="column 'n' of state 'value' was int64, now int32"):
         sim.restart(job("n int"))
+    counts = gw.stream("k string, n long").aggregate("v", key="k", n=gw.count())
+    with pytest.raises(IncompatibleError, match="its kind was 'vectorised', now 'aggregate'"):
+        sim.restart(counts.to(gw.files("out")))
 
 
 def test_keys_expire_by_a_ttl() -> None:

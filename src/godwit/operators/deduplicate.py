@@ -105,17 +105,25 @@ class Deduplicate:
         groups, records = sorting.in_order(
             hashes, records, self.key, self.time, ordered=self.ordered
         )
-        known, stored = state[TABLE].get(groups.hashes, groups.keys)
-        if self.within is None:
-            outputs = records.take(pa.array(groups.starts[~known]))
-            keys = rows_where(groups.keys, ~known)
-            return Changes({TABLE: self._upserts(groups.hashes[~known], keys)}, outputs)
+        if self.within is not None:
+            return self._apart(epoch, groups, records, state, self.within)
+        known, _ = state[TABLE].get(groups.hashes, groups.keys)
+        delta = self._upserts(groups.hashes[~known], rows_where(groups.keys, ~known))
+        return Changes({TABLE: delta}, records.take(pa.array(groups.starts[~known])))
 
-        expiry = cast(TimedView, state[EXPIRY])
-        until = expiry.span.until
+    def _apart(
+        self,
+        epoch: int,
+        groups: Groups,
+        records: pa.Table,
+        state: Mapping[str, TableView],
+        within: int,
+    ) -> Changes:
+        expiry, until = cast(TimedView, state[EXPIRY]), cast(TimedView, state[EXPIRY]).span.until
+        known, stored = state[TABLE].get(groups.hashes, groups.keys)
         times = moments(records.column(self.time))
         last = moments(stored.column("given").fill_null(_ZERO)).copy()
-        given = _apart(groups, times, known, last, self.within)
+        given = _apart(groups, times, known, last, within)
         changed = np.zeros(len(groups.starts), np.bool_)
         group = groups.of_records(len(times))[given]
         changed[group], last[group] = True, times[given]
@@ -131,11 +139,9 @@ class Deduplicate:
         last = np.concatenate((last, moments(rows_where(stored, there).column("given"))))
         known = np.concatenate((known, np.ones(len(others), np.bool_)))
         changed = np.concatenate((changed, np.zeros(len(others), np.bool_)))
-        gone = np.zeros(len(hash), np.bool_) if until is None else last + self.within <= until
-        write, wait = (
-            changed & ~gone,
-            ~gone & (~known | contained(hash, keys, due.hashes, due.keys)),
-        )
+        gone = np.zeros(len(hash), np.bool_) if until is None else last + within <= until
+        write = changed & ~gone
+        wait = ~gone & (~known | contained(hash, keys, due.hashes, due.keys))
         at = pa.array(last[write]).view(pa.timestamp("us")).cast(_GIVEN[0].type)
         deltas = {
             TABLE: in_order(
@@ -146,7 +152,7 @@ class Deduplicate:
                 expiry.spec,
                 epoch,
                 hash[wait],
-                last[wait] + self.within,
+                last[wait] + within,
                 rows_where(keys, wait),
                 pa.table({}),
             ),
