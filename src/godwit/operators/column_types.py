@@ -1,6 +1,6 @@
 """Which whole columns a column takes: of Arrow, of numpy, or lists of Python values.
 
-As of single values, none that Arrow would round, cut or reinterpret.
+As of single values, none that Arrow would cut or reinterpret.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ _FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
     (pa.types.is_boolean,),
     (pa.types.is_integer,),
     (pa.types.is_floating, pa.types.is_integer),
-    (pa.types.is_decimal, pa.types.is_integer),
+    (pa.types.is_decimal,),
     (pa.types.is_string, pa.types.is_large_string),
     (pa.types.is_binary, pa.types.is_large_binary),
     (pa.types.is_date,),
@@ -40,7 +40,10 @@ def table_of(given: Any, schema: pa.Schema, rows: int | None = None) -> pa.Table
     godwit.operators.column_types.UnfitColumnsError: column 'n': double is no int64
     """
     if isinstance(given, pa.Table | pa.RecordBatch):
-        given = dict(zip(given.schema.names, given.columns, strict=True))
+        names = given.schema.names
+        if len(set(names)) < len(names):
+            raise UnfitColumnsError(f"of the columns {', '.join(names)} two have one name")
+        given = dict(zip(names, given.columns, strict=True))
     if not isinstance(given, Mapping):
         raise UnfitColumnsError(
             f"a {type(given).__name__} is no Arrow table and no dict of columns"
