@@ -17,6 +17,8 @@ QUESTIONS = (
     "larger",
     "state_machine",
     "sessions",
+    "vectorised",
+    "deduplicate",
     "list_state",
     "gap",
     "bins",

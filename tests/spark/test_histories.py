@@ -29,6 +29,7 @@ from godwit.inspect.audit import verify
 from godwit.inspect.snapshot import Snapshot
 from godwit.model.routing import Routing
 from godwit.model.schema import to_ddl
+from tests.support.column_workloads import APART, FADING_BALANCES
 from tests.support.counting_workloads import (
     COLLECT,
     ENDS,
@@ -49,7 +50,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 WORKLOADS = (
     *(TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS),
-    *(SESSIONS, CHAINED, PANES, VISITS, DIAMOND),
+    *(SESSIONS, CHAINED, PANES, VISITS, APART, FADING_BALANCES, DIAMOND),
 )
 STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[faults.Side, ...] = ("before", "after")

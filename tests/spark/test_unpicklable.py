@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from godwit.errors import ConfigError
 from godwit.operators import StateMachine
+from godwit.operators.deduplicate import Deduplicate
+from godwit.operators.vectorised import Vectorised
 from godwit.spark.unpicklable import check_operators
 
 SCHEMA = pa.schema({"word": pa.string()})
@@ -122,6 +124,14 @@ def test_what_is_in_the_way_is_named(way: str) -> None:
     assert "\n" not in text
 
 
+def test_a_function_of_columns_is_looked_through_as_well() -> None:
+    function, columns = closing_over(LOCK), "n bigint"
+    vectorised = Vectorised.of("counts", "word", function, columns, columns, SCHEMA)
+    with pytest.raises(ConfigError, match=r"its function `step` .* the variable `lock`"):
+        check_operators([vectorised])
+
+
 def test_what_can_be_sent_is_let_through() -> None:
     functions = [closing_over(7), closing_over(Client), calling(closing_over([1, {2: "3"}]))]
-    check_operators([operator(function) for function in functions])
+    operators = [operator(function) for function in functions]
+    check_operators([*operators, Deduplicate.of("once", "word", SCHEMA)])

@@ -17,11 +17,13 @@ from godwit.model.schema import parse
 from godwit.model.time import Duration
 from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
+from godwit.operators.deduplicate import Deduplicate
 from godwit.operators.definition import defining
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import Expiring
 from godwit.operators.forms import Form
 from godwit.operators.state_machine import StateMachine
+from godwit.operators.vectorised import Function, Vectorised
 from godwit.operators.windows import Session, Sliding, Window
 from godwit.spark.dataflow import Dataflow
 from godwit.spark.logical_plan import check_source
@@ -134,6 +136,54 @@ class Stream:
                 name, key, function, state, output, input, time=time, delay=delay
             )
             return [_expiring(operator, ttl)]
+
+        return self._then(name, define)
+
+    def vectorised(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str],
+        function: Function,
+        state: str,
+        output: str,
+        time: str | None = None,
+        delay: Duration | None = None,
+        ttl: Duration | None = None,
+    ) -> Stream:
+        """Call `function(records, starts, state)` once for each worker and epoch, with columns.
+
+        `records` is an Arrow table, sorted by key, `time` and content; those of key i begin at
+        `starts[i]`. Row i of the table `state` has key i and its state. The function returns the
+        columns of (state, outputs). `delay` and `ttl` are as in `aggregate`.
+        """
+
+        def define(input: pa.Schema) -> Sequence[Step]:
+            operator = Vectorised.of(
+                name, key, function, state, output, input, time=time, delay=delay
+            )
+            return [_expiring(operator, ttl)]
+
+        return self._then(name, define)
+
+    def deduplicate(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str],
+        time: str | None = None,
+        within: Duration | None = None,
+        delay: Duration | None = None,
+    ) -> Stream:
+        """Give the first record of each key, with all its columns, and drop the others.
+
+        The records of a key come in the order of (epoch, `time`, content). With `within`, one is a
+        duplicate if the time last given is after its own less `within`, and a key leaves the state
+        when the watermark is so much later; else keys stay. `delay` is as in `aggregate`.
+        """
+
+        def define(input: pa.Schema) -> Sequence[Step]:
+            return [Deduplicate.of(name, key, input, time=time, within=within, delay=delay)]
 
         return self._then(name, define)
 

@@ -131,7 +131,11 @@ def _check_operator(name: str, before: OperatorDescription, now: OperatorDescrip
     for table, described in before.tables.items():
         if described.sub != now.tables[table].sub:
             raise _changed(name, f"the form of state '{table}' changed")
-        _check_values(name, table, parse(described.value), parse(now.tables[table].value))
+        _check_values(name, table, _columns(described.value), _columns(now.tables[table].value))
+
+
+def _columns(ddl: str) -> pa.Schema:
+    return parse(ddl) if ddl else pa.schema([])
 
 
 def _check_values(name: str, table: str, before: pa.Schema, now: pa.Schema) -> None:

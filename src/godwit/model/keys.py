@@ -74,14 +74,21 @@ def contained(hashes: Hashes, keys: pa.Table, among: Hashes, among_keys: pa.Tabl
     >>> contained(hashes, pa.table({"k": ["a", "c", "b"]}), hashes[:1], pa.table({"k": ["a"]}))
     array([ True, False, False])
     """
-    if not len(among) or not np.isin(hashes, among).any():
-        return np.zeros(len(hashes), np.bool_)
-    both = np.concatenate((hashes, among))
-    groups = distinct(both, pa.concat_tables([keys, among_keys]), ordered=False)
-    group = groups.of_records(len(both))
-    marked = np.zeros(len(groups.starts), np.bool_)
-    marked[group[len(hashes) :]] = True
-    return marked[group[: len(hashes)]]
+    found = np.zeros(len(hashes), np.bool_)
+    if not len(among):
+        return found
+    known = np.sort(among)
+    places = np.searchsorted(known, hashes)
+    maybe = np.flatnonzero(known.take(places, mode="clip") == hashes)
+    if len(maybe):
+        both = np.concatenate((hashes[maybe], among))
+        same = pa.concat_tables([keys.take(pa.array(maybe)), among_keys])
+        groups = distinct(both, same, ordered=False)
+        group = groups.of_records(len(both))
+        marked = np.zeros(len(groups.starts), np.bool_)
+        marked[group[len(maybe) :]] = True
+        found[maybe] = marked[group[: len(maybe)]]
+    return found
 
 
 def by_hash(hashes: Hashes) -> tuple[Rows, Hashes]:

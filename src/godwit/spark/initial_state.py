@@ -37,8 +37,8 @@ def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict
         specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
         if windowed[name] or any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
             raise ConfigError(
-                f"operator '{name}' has windows or a ttl: its state depends on event time and "
-                "cannot be given at the start"
+                f"operator '{name}' has windows, a ttl or `within`: its state depends on event "
+                "time and cannot be given at the start"
             )
         if isinstance(state, DataFrame):
             if len(specs) > 1:
