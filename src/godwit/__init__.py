@@ -42,9 +42,11 @@ from godwit.operators.windows import (
 )
 from godwit.placement.slots import Held, Placement
 from godwit.spark.sinks.console import console
+from godwit.spark.sinks.delta import delta
 from godwit.spark.sinks.files import files
 from godwit.spark.sinks.foreach_batch import foreach_batch
 from godwit.spark.sinks.memory import memory
+from godwit.spark.sinks.postgres import postgres
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.sinks.table import table
 from godwit.spark.spark_checkpoint import SparkCheckpoint, spark_checkpoint
@@ -102,6 +104,7 @@ __all__ = [
     "console",
     "count",
     "counted",
+    "delta",
     "files",
     "first",
     "fluid",
@@ -112,6 +115,7 @@ __all__ = [
     "memory",
     "min",
     "paced",
+    "postgres",
     "read_state",
     "restore",
     "session",
