@@ -45,6 +45,7 @@ from godwit.spark.sinks.console import console
 from godwit.spark.sinks.delta import delta
 from godwit.spark.sinks.files import files
 from godwit.spark.sinks.foreach_batch import foreach_batch
+from godwit.spark.sinks.iceberg import iceberg
 from godwit.spark.sinks.memory import memory
 from godwit.spark.sinks.postgres import postgres
 from godwit.spark.sinks.sink import Sink
@@ -109,6 +110,7 @@ __all__ = [
     "first",
     "fluid",
     "foreach_batch",
+    "iceberg",
     "last",
     "matched",
     "max",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -116,7 +117,15 @@ PLACES = (
     "postgres",
     "postgres by key",
     "postgres of files",
+    "iceberg",
+    "iceberg of files",
 )
+
+
+def iceberg_rows(properties: dict[str, str]) -> Rows:
+    catalog = load_catalog("lake", **properties)
+    columns = catalog.load_table("ns.counts").scan().to_arrow().to_pydict()
+    return list(zip(columns["epoch"], columns["n"], strict=True))
 
 
 @pytest.fixture(params=PLACES)
@@ -194,6 +203,15 @@ def place(
                 lambda: postgres.query(dsn, "SELECT epoch, n FROM counts"),
                 checkpoint,
             )
+        case "iceberg" | "iceberg of files":
+            url = f"sqlite:///{tmp_path}/db"
+            lake = {"type": "sql", "uri": url, "warehouse": f"file://{tmp_path}"}
+
+            def iceberg() -> Sink:
+                sink = gw.iceberg("ns.counts", catalog="lake", properties=lake)
+                return FromFiles(sink, tmp_path / "outputs") if "files" in request.param else sink
+
+            yield Place(iceberg, lambda: iceberg_rows(lake), checkpoint)
 
 
 def printed(text: str) -> Rows:

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 
 import godwit as gw
@@ -28,7 +29,7 @@ def told(rows: list[dict[str, object]]) -> set[tuple[int, str, int]]:
     return set(found)
 
 
-@pytest.fixture(params=["delta", "postgres"])
+@pytest.fixture(params=["delta", "postgres", "iceberg"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     """How to make a sink, and what has reached it."""
     out = str(tmp_path / "out")
@@ -37,6 +38,13 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             yield (
                 lambda: gw.delta(out),
                 lambda: told(DeltaTable(out).to_pyarrow_table().to_pylist()),
+            )
+        case "iceberg":
+            lake = {"type": "sql", "uri": f"sqlite:///{out}.db", "warehouse": f"file://{out}"}
+            catalog = load_catalog("lake", **lake)
+            yield (
+                lambda: gw.iceberg("ns.counts", catalog="lake", properties=lake),
+                lambda: told(catalog.load_table("ns.counts").scan().to_arrow().to_pylist()),
             )
         case "postgres":
             dsn = request.getfixturevalue("dsn")

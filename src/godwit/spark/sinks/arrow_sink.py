@@ -1,11 +1,13 @@
 """What sinks have in common that write Arrow to a table beyond Spark's reach."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -115,6 +117,14 @@ def need(module: str, extra: str) -> None:
             f"the sink gw.{extra} needs the package {error.name or module}, which cannot be "
             f"imported ({error}): pip install 'godwit[{extra}]'"
         ) from error
+
+
+def hushed(told: str, secrets: Iterable[str]) -> str:
+    """A text without secrets, and without the passwords of URLs in it."""
+    for secret in filter(None, secrets):
+        for form in (secret, unquote(secret)):
+            told = told.replace(form, "***")
+    return re.sub(r"://[^\s@/]*@", "://***@", told)
 
 
 def check_key(key: Sequence[str], names: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from godwit.spark.sinks.arrow_sink import (
     as_key,
     check_key,
     columns_to_write,
+    hushed,
     need,
     started,
 )
@@ -71,7 +72,8 @@ class DeltaSink(ArrowSink):
             query = started(checkpoint)
             delivered = self._delivered(self._open(), query) if query else None
         except (OSError, _delta_error()) as error:
-            raise ConfigError(f"{self} cannot be used: {error}") from error
+            told = hushed(str(error), self.storage_options.values())
+            raise ConfigError(f"{self} cannot be used: {told}") from None
         if delivered:
             delivered.check_start(checkpoint, str(self))
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,6 +17,7 @@ from godwit.spark.sinks.arrow_sink import (
     Outputs,
     as_key,
     check_key,
+    hushed,
     need,
     started,
 )
@@ -228,14 +228,12 @@ class PostgresSink(ArrowSink):
 
     def _hushed(self, error: Exception) -> str:
         """What an error tells, without the password."""
-        secrets = re.findall(
-            r"://[^:@/]*:([^@]*)@|password\s*=\s*('(?:\\.|[^'])*'|[^\s&]+)", self.dsn
-        )
-        told = str(error).strip()
-        for secret in filter(None, (part for parts in secrets for part in parts)):
-            for form in (secret, secret.strip("'"), unquote(secret)):
-                told = told.replace(form, "***")
-        return told.replace(self.dsn, "***")
+        secrets = re.findall(_PASSWORD, self.dsn)
+        found = [part.strip("'") for parts in secrets for part in parts]
+        return hushed(str(error).strip(), [self.dsn, *found])
+
+
+_PASSWORD: Final = r"://[^:@/]*:([^@]*)@|password\s*=\s*('(?:\\.|[^'])*'|[^\s&]+)"
 
 
 def _quoted(names: Sequence[str]) -> str:
