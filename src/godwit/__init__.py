@@ -46,6 +46,7 @@ from godwit.spark.sinks.delta import delta
 from godwit.spark.sinks.files import files
 from godwit.spark.sinks.foreach_batch import foreach_batch
 from godwit.spark.sinks.iceberg import iceberg
+from godwit.spark.sinks.kafka import kafka
 from godwit.spark.sinks.memory import memory
 from godwit.spark.sinks.postgres import postgres
 from godwit.spark.sinks.sink import Sink
@@ -111,6 +112,7 @@ __all__ = [
     "fluid",
     "foreach_batch",
     "iceberg",
+    "kafka",
     "last",
     "matched",
     "max",

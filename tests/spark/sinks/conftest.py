@@ -1,10 +1,11 @@
-"""A PostgreSQL server, if this machine has one."""
+"""A PostgreSQL server, if this machine has one, and a Kafka cluster."""
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support import postgres
+from tests.support import kafka, postgres
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +23,18 @@ def dsn(postgres_server: str) -> Iterator[str]:
     """How to connect to an empty schema."""
     with postgres.schema(postgres_server) as name:
         yield name
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[str]:
+    """Its bootstrap servers."""
+    with kafka.cluster() as servers:
+        yield servers
+
+
+@pytest.fixture
+def topic(kafka_cluster: str) -> str:
+    """An empty topic, which has one for markers."""
+    name = f"t{uuid.uuid4().hex}"
+    kafka.make_topics(kafka_cluster, [name, f"{name}-godwit"])
+    return name

@@ -19,7 +19,7 @@ from godwit.errors import ConfigError
 from godwit.model.schema import parse
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.types import to_spark
-from tests.support import postgres
+from tests.support import kafka, postgres
 
 pytestmark = pytest.mark.spark
 
@@ -119,6 +119,7 @@ PLACES = (
     "postgres of files",
     "iceberg",
     "iceberg of files",
+    "kafka",
 )
 
 
@@ -212,6 +213,14 @@ def place(
                 return FromFiles(sink, tmp_path / "outputs") if "files" in request.param else sink
 
             yield Place(iceberg, lambda: iceberg_rows(lake), checkpoint)
+        case "kafka":
+            servers = request.getfixturevalue("kafka_cluster")
+            topic = request.getfixturevalue("topic")
+            yield Place(
+                lambda: gw.kafka(topic, servers),
+                lambda: [(row["epoch"], row["n"]) for row in kafka.values(servers, topic)],
+                checkpoint,
+            )
 
 
 def printed(text: str) -> Rows:

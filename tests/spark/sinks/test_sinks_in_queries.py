@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import godwit as gw
 from godwit import faults
 from godwit.spark.sinks.sink import Sink
-from tests.support import postgres
+from tests.support import kafka, postgres
 from tests.support.counting import run_to_end, words
 from tests.support.feed import Feed
 
@@ -29,7 +29,7 @@ def told(rows: list[dict[str, object]]) -> set[tuple[int, str, int]]:
     return set(found)
 
 
-@pytest.fixture(params=["delta", "postgres", "iceberg"])
+@pytest.fixture(params=["delta", "postgres", "iceberg", "kafka"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     """How to make a sink, and what has reached it."""
     out = str(tmp_path / "out")
@@ -45,6 +45,13 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             yield (
                 lambda: gw.iceberg("ns.counts", catalog="lake", properties=lake),
                 lambda: told(catalog.load_table("ns.counts").scan().to_arrow().to_pylist()),
+            )
+        case "kafka":
+            servers = request.getfixturevalue("kafka_cluster")
+            topic = request.getfixturevalue("topic")
+            yield (
+                lambda: gw.kafka(topic, servers, key="word"),
+                lambda: told(kafka.values(servers, topic)),
             )
         case "postgres":
             dsn = request.getfixturevalue("dsn")
