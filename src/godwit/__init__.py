@@ -48,9 +48,13 @@ from godwit.operators.windows import (
 )
 from godwit.placement.slots import Held, Placement
 from godwit.spark.sinks.console import console
+from godwit.spark.sinks.delta import delta
 from godwit.spark.sinks.files import files
 from godwit.spark.sinks.foreach_batch import foreach_batch
+from godwit.spark.sinks.iceberg import iceberg
+from godwit.spark.sinks.kafka import kafka
 from godwit.spark.sinks.memory import memory
+from godwit.spark.sinks.postgres import postgres
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.sinks.table import table
 from godwit.spark.spark_checkpoint import SparkCheckpoint, spark_checkpoint
@@ -112,17 +116,21 @@ __all__ = [
     "console",
     "count",
     "counted",
+    "delta",
     "every",
     "files",
     "first",
     "fluid",
     "foreach_batch",
+    "iceberg",
+    "kafka",
     "last",
     "matched",
     "max",
     "memory",
     "min",
     "paced",
+    "postgres",
     "query",
     "read_state",
     "restore",

@@ -4,10 +4,13 @@ import re
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -16,6 +19,7 @@ from godwit.errors import ConfigError
 from godwit.model.schema import parse
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.types import to_spark
+from tests.support import kafka, postgres
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +54,28 @@ class Sqlite:
 
 
 @dataclass
+class FromFiles:
+    """A sink that is given files: what a query without code behind its operators does."""
+
+    sink: Sink
+    directory: Path
+
+    @property
+    def guarantee(self) -> str:
+        return self.sink.guarantee
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        self.sink.check(spark, schema, checkpoint)
+
+    def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
+        written = self.directory / uuid.uuid4().hex
+        rows.write.parquet(str(written))
+        outputs = sorted(str(path) for path in written.glob("*.parquet"))
+        assert isinstance(self.sink, FileTaker)
+        assert self.sink.deliver_files(epoch, outputs, commit)
+
+
+@dataclass
 class Place:
     """A place for outputs: how to make a sink that writes there, and what was delivered."""
 
@@ -57,13 +83,13 @@ class Place:
     delivered: Callable[[], Rows]
     checkpoint: Path
 
-    def start(self, spark: SparkSession, query: str) -> Sink:
+    def start(self, spark: SparkSession, query: str, schema: StructType = SCHEMA) -> Sink:
         """A sink of the query with this id, which has a checkpoint of its own."""
         checkpoint = self.checkpoint / query
         (checkpoint / "spark").mkdir(parents=True, exist_ok=True)
         (checkpoint / "spark" / "metadata").write_text(f'{{"id": "{query}"}}')
         sink = self.sink()
-        sink.check(spark, SCHEMA, str(checkpoint))
+        sink.check(spark, schema, str(checkpoint))
         return sink
 
 
@@ -71,7 +97,39 @@ def table_rows(rows: DataFrame) -> Rows:
     return [(row.epoch, row.n) for row in rows.collect()]
 
 
-@pytest.fixture(params=["files", "files of json", "table", "memory", "function", "console", "own"])
+def delta_rows(table: Path) -> Rows:
+    columns = DeltaTable(table).to_pyarrow_table().to_pydict()
+    return list(zip(columns["epoch"], columns["n"], strict=True))
+
+
+PLACES = (
+    "files",
+    "files of files",
+    "files of json",
+    "table",
+    "memory",
+    "function",
+    "console",
+    "own",
+    "delta",
+    "delta by key",
+    "delta of files",
+    "postgres",
+    "postgres by key",
+    "postgres of files",
+    "iceberg",
+    "iceberg of files",
+    "kafka",
+)
+
+
+def iceberg_rows(properties: dict[str, str]) -> Rows:
+    catalog = load_catalog("lake", **properties)
+    columns = catalog.load_table("ns.counts").scan().to_arrow().to_pydict()
+    return list(zip(columns["epoch"], columns["n"], strict=True))
+
+
+@pytest.fixture(params=PLACES)
 def place(
     request: pytest.FixtureRequest,
     spark: SparkSession,
@@ -83,6 +141,12 @@ def place(
         case "files":
             yield Place(
                 lambda: gw.files(out),
+                lambda: table_rows(spark.read.parquet(str(out))),
+                checkpoint,
+            )
+        case "files of files":
+            yield Place(
+                lambda: FromFiles(gw.files(out), tmp_path / "outputs"),
                 lambda: table_rows(spark.read.parquet(str(out))),
                 checkpoint,
             )
@@ -115,6 +179,48 @@ def place(
             yield Place(gw.console, lambda: printed(capsys.readouterr().out), checkpoint)
         case "own":
             yield Place(lambda: Sqlite(out), lambda: Sqlite(out).delivered(), checkpoint)
+        case "delta":
+            yield Place(lambda: gw.delta(str(out)), lambda: delta_rows(out), checkpoint)
+        case "delta by key":
+            yield Place(lambda: gw.delta(str(out), key="k"), lambda: delta_rows(out), checkpoint)
+        case "delta of files":
+            yield Place(
+                lambda: FromFiles(gw.delta(str(out)), tmp_path / "outputs"),
+                lambda: delta_rows(out),
+                checkpoint,
+            )
+        case "postgres" | "postgres by key":
+            dsn = request.getfixturevalue("dsn")
+            key = "k" if "key" in request.param else None
+            yield Place(
+                lambda: gw.postgres(dsn, "counts", key=key),
+                lambda: postgres.query(dsn, "SELECT epoch, n FROM counts"),
+                checkpoint,
+            )
+        case "postgres of files":
+            dsn = request.getfixturevalue("dsn")
+            yield Place(
+                lambda: FromFiles(gw.postgres(dsn, "counts"), tmp_path / "outputs"),
+                lambda: postgres.query(dsn, "SELECT epoch, n FROM counts"),
+                checkpoint,
+            )
+        case "iceberg" | "iceberg of files":
+            url = f"sqlite:///{tmp_path}/db"
+            lake = {"type": "sql", "uri": url, "warehouse": f"file://{tmp_path}"}
+
+            def iceberg() -> Sink:
+                sink = gw.iceberg("ns.counts", catalog="lake", properties=lake)
+                return FromFiles(sink, tmp_path / "outputs") if "files" in request.param else sink
+
+            yield Place(iceberg, lambda: iceberg_rows(lake), checkpoint)
+        case "kafka":
+            servers = request.getfixturevalue("kafka_cluster")
+            topic = request.getfixturevalue("topic")
+            yield Place(
+                lambda: gw.kafka(topic, servers),
+                lambda: [(row["epoch"], row["n"]) for row in kafka.values(servers, topic)],
+                checkpoint,
+            )
 
 
 def printed(text: str) -> Rows:
@@ -127,6 +233,11 @@ def printed(text: str) -> Rows:
         elif row := re.fullmatch(r"\|k\d+\s*\|(\d+)\s*\|", line):
             found.append((epoch, int(row[1])))
     return found
+
+
+def lasts(sink: Sink) -> bool:
+    """Whether it is exactly once over starts of the query."""
+    return sink.guarantee.startswith("exactly once") and "this process" not in sink.guarantee
 
 
 def rows(spark: SparkSession, *values: int) -> DataFrame:
@@ -166,6 +277,59 @@ def test_an_epoch_without_rows(spark: SparkSession, place: Place) -> None:
     sink.deliver(1, rows(spark, 1), "q/1/1", 1)
     sink.deliver(2, rows(spark), "q/2/1", 0)
     assert place.delivered() == [(1, 1)]
+
+
+def test_a_driver_that_was_taken_over_wakes_up(spark: SparkSession, place: Place) -> None:
+    """It changes nothing of what the later driver has delivered."""
+    old, new = place.start(spark, "q"), place.start(spark, "q")
+    if not lasts(old):
+        return
+    old.deliver(0, rows(spark, 1), "q/0/1", 1)
+    new.deliver(0, rows(spark, 1), "q/0/1", 1)
+    new.deliver(1, rows(spark, 2), "q/1/1", 1)
+    new.deliver(2, rows(spark, 3), "q/2/2", 1)
+    with suppress(ConfigError):
+        old.deliver(1, rows(spark, 2), "q/1/1", 1)
+    assert sorted(place.delivered()) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_an_epoch_that_is_run_again_after_a_restore(spark: SparkSession, place: Place) -> None:
+    """Its rows take the place of the earlier ones, or they are refused; there are never both."""
+    sink = place.start(spark, "q")
+    if not lasts(sink) or isinstance(sink, Sqlite):
+        return
+    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
+    sink.deliver(1, rows(spark, 2), "q/1/1", 1)
+    sink.deliver(2, rows(spark, 3), "q/2/1", 1)
+    for epoch in (1, 2):
+        refusal = ""
+        try:
+            place.start(spark, "q").deliver(epoch, rows(spark, 7), f"q/{epoch}/2", 1)
+        except ConfigError as error:
+            refusal = str(error)
+        if refusal:
+            assert f"epoch {epoch}" in refusal or f"q/{epoch}/2" in refusal
+            assert sorted(place.delivered()) == [(0, 1), (1, 2), (2, 3)]
+        else:
+            assert [row for row in place.delivered() if row[0] == epoch] == [(epoch, 7)]
+
+
+def test_a_start_with_another_column(spark: SparkSession, place: Place) -> None:
+    """It is refused by name before the first epoch, or its rows are delivered."""
+    sink = place.start(spark, "q")
+    if not lasts(sink) or isinstance(sink, Sqlite):
+        return
+    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
+    refusal = ""
+    try:
+        sink = place.start(spark, "q", to_spark(parse("k string, n bigint, extra string")))
+    except ConfigError as error:
+        refusal = str(error)
+    if refusal:
+        assert "extra" in refusal
+    else:
+        sink.deliver(1, rows(spark, 2).selectExpr("*", "'e' AS extra"), "q/1/1", 1)
+        assert sorted(place.delivered()) == [(0, 1), (1, 2)]
 
 
 def test_what_was_put_out_is_not_what_the_last_operator_counted(

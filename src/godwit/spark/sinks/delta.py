@@ -1,0 +1,191 @@
+"""Outputs in a Delta table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from godwit.errors import ConfigError
+from godwit.spark.sinks.arrow_sink import (
+    ArrowSink,
+    Delivered,
+    Outputs,
+    as_key,
+    check_key,
+    columns_to_write,
+    hushed,
+    need,
+    started,
+)
+from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
+from godwit.spark.types import to_arrow
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable, Schema
+
+
+def delta(
+    uri: str,
+    *,
+    key: str | Sequence[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Sink:
+    """A Delta table, made if missing: an epoch is one commit of the table.
+
+    With a `key`, the table has the newest result of each key; without, all rows. A column `epoch`
+    tells where a row comes from; a table that was there before can do without. `storage_options`
+    are those of the package deltalake, such as credentials. Needs `pip install 'godwit[delta]'`.
+
+    >>> delta("s3://lake/counts", key="word")
+    DeltaSink(uri='s3://lake/counts', key=('word',))
+    """
+    return DeltaSink(str(uri), as_key(key), dict(storage_options or {}))
+
+
+@dataclass
+class DeltaSink(ArrowSink):
+    """Each commit holds rows and, as application transactions, the epoch and the generation."""
+
+    uri: str
+    key: tuple[str, ...]
+    storage_options: dict[str, str] = field(repr=False)
+    _table: pa.Schema = field(default=None, init=False, repr=False)
+    _columns: pa.Schema = field(default=None, init=False, repr=False)  # those that rows fill
+
+    @property
+    def guarantee(self) -> str:
+        return (
+            "exactly once: the rows of an epoch and its number are one commit of the Delta table; "
+            "rows of other queries are left as they are"
+            + (", unless they have the same key" if self.key else "")
+        )
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        need("deltalake", "delta")
+        check_no_epoch(schema)
+        check_key(self.key, schema.names)
+        try:
+            self._check_table(schema)
+            query = started(checkpoint)
+            delivered = self._delivered(self._open(), query) if query else None
+        except (OSError, _delta_error()) as error:
+            told = hushed(str(error), self.storage_options.values())
+            raise ConfigError(f"{self} cannot be used: {told}") from None
+        if delivered:
+            delivered.check_start(checkpoint, str(self))
+
+    def take(self, outputs: Outputs, commit: str) -> None:
+        query = commit.partition("/")[0]
+        table = self._open()
+        if self._has(table, outputs.epoch, commit) or not outputs.count:
+            return
+        from deltalake.exceptions import CommitFailedError
+
+        try:
+            self._write(table, outputs, _mark(query, outputs.epoch, commit))
+        except CommitFailedError:
+            # A driver that was taken over and woke up may have delivered the same commit meanwhile.
+            if not self._has(self._open(), outputs.epoch, commit):
+                raise
+
+    def __str__(self) -> str:
+        return f"the Delta table {self.uri}"
+
+    def _open(self) -> "DeltaTable":
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.uri, storage_options=self.storage_options)
+
+    def _check_table(self, schema: StructType) -> None:
+        """Make the table if it is missing; refuse one that does not fit."""
+        from deltalake import DeltaTable
+
+        _delta_schema(to_arrow(schema))
+        if not DeltaTable.is_deltatable(self.uri, self.storage_options):
+            made = _delta_schema(to_arrow(with_epoch(schema)))
+            options = self.storage_options
+            DeltaTable.create(self.uri, made, mode="ignore", storage_options=options)
+        self._table = pa.schema(self._open().schema())
+        self._columns = columns_to_write(str(self), self._table, to_arrow(schema))
+
+    def _write(self, table: "DeltaTable", outputs: Outputs, mark: "CommitProperties") -> None:
+        from deltalake import write_deltalake
+
+        if not self.key:
+            rows = outputs.reader(self._table)
+            write_deltalake(table, rows, mode="append", commit_properties=mark)
+            return
+        same = (f"(kept.{name} IS NOT DISTINCT FROM given.{name})" for name in _quoted(self.key))
+        given = {name: f"given.{name}" for name in _quoted(self._columns.names)}
+        merge = table.merge(
+            outputs.newest(self._columns, self.key),
+            " AND ".join(same),
+            source_alias="given",
+            target_alias="kept",
+            commit_properties=mark,
+        )
+        merge.when_matched_update(given).when_not_matched_insert(given).execute()
+
+    def _has(self, table: "DeltaTable", epoch: int, commit: str) -> bool:
+        delivered = self._delivered(table, commit.partition("/")[0])
+        return delivered is not None and delivered.has(epoch, commit, str(self))
+
+    def _delivered(self, table: "DeltaTable", query: str) -> Delivered | None:
+        epoch = table.transaction_version(_epoch_app(query))
+        if epoch is None:
+            return None
+        generation = table.transaction_version(_generation_app(query))
+        return Delivered(epoch, f"{query}/{epoch}/{generation}")
+
+
+def _epoch_app(query: str) -> str:
+    """The application whose version in a table is the newest epoch of a query."""
+    return f"godwit/{query}"
+
+
+def _generation_app(query: str) -> str:
+    """The one whose version is the generation that published this epoch."""
+    return f"godwit/{query}/generation"
+
+
+def _mark(query: str, epoch: int, commit: str) -> "CommitProperties":
+    """What makes a commit known again, and conflict with one of the same query."""
+    from deltalake import CommitProperties, Transaction
+
+    generation = int(commit.rpartition("/")[2])
+    return CommitProperties(
+        app_transactions=[
+            Transaction(_epoch_app(query), epoch),
+            Transaction(_generation_app(query), generation),
+        ]
+    )
+
+
+def _delta_schema(columns: pa.Schema) -> "Schema":
+    """The columns as Delta knows them; an error names one that it does not have."""
+    from deltalake import Schema
+
+    for column in columns:
+        try:
+            if pa.types.is_null(column.type):
+                raise ValueError("a column of nulls alone")
+            Schema.from_arrow(pa.schema([column]))
+        except Exception as error:  # of no class of its own
+            raise ConfigError(
+                f"column '{column.name}' is of type {column.type}, which a Delta table cannot "
+                "have; cast it or leave it out"
+            ) from error
+    return Schema.from_arrow(columns)
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    return ['"{}"'.format(name.replace('"', '""')) for name in names]
+
+
+def _delta_error() -> type[Exception]:
+    from deltalake.exceptions import DeltaError
+
+    return DeltaError

@@ -1,0 +1,159 @@
+"""Outputs in an Iceberg table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from godwit.errors import ConfigError
+from godwit.spark.sinks.arrow_sink import (
+    ArrowSink,
+    Delivered,
+    Outputs,
+    columns_to_write,
+    hushed,
+    need,
+    started,
+)
+from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
+from godwit.spark.types import to_arrow
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+QUERY: Final = "godwit.query"
+EPOCH: Final = "godwit.epoch"
+COMMIT: Final = "godwit.commit"
+ATTEMPTS: Final = 10  # at a commit that other writers get ahead of
+
+
+def iceberg(
+    table: str, *, catalog: str = "default", properties: Mapping[str, str] | None = None
+) -> Sink:
+    """An Iceberg table, made if missing: an epoch is one snapshot of the table.
+
+    `catalog` is the name of one that PyIceberg's configuration describes, or `properties` describe
+    it, credentials among them. A column `epoch` tells where a row comes from; a table that was
+    there before can do without. Needs `pip install 'godwit[iceberg]'`.
+
+    >>> iceberg("shop.counts", catalog="lake", properties={"type": "rest", "token": "secret"})
+    IcebergSink(table='shop.counts', catalog='lake')
+    """
+    return IcebergSink(table, catalog, dict(properties or {}))
+
+
+@dataclass
+class IcebergSink(ArrowSink):
+    """A snapshot's summary tells query, epoch and commit; a snapshot follows the one that was seen
+    when the commit was not there, or it is not taken."""
+
+    table: str
+    catalog: str
+    properties: dict[str, str] = field(repr=False)
+    _opened: "Catalog | None" = field(default=None, init=False, repr=False)
+    _columns: pa.Schema = field(default=None, init=False, repr=False)
+
+    @property
+    def guarantee(self) -> str:
+        return (
+            "exactly once: the rows of an epoch and the id of its commit are one snapshot of the "
+            "Iceberg table, as long as the table keeps the newest snapshot of the query; rows of "
+            "other queries are left as they are"
+        )
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        need("pyiceberg.io.pyarrow", "iceberg")
+        check_no_epoch(schema)
+        try:
+            delivered = self._check_table(schema, started(checkpoint))
+        except ConfigError:
+            raise
+        except Exception as error:  # catalogs have any
+            told = hushed(f"{type(error).__name__}: {error}", self.properties.values())
+            raise ConfigError(f"{self} cannot be used: {told}") from None
+        if delivered:
+            delivered.check_start(checkpoint, str(self))
+
+    def take(self, outputs: Outputs, commit: str) -> None:
+        from pyiceberg.exceptions import CommitFailedException
+
+        for attempt in range(1, ATTEMPTS + 1):
+            table = self._load()
+            delivered = _delivered(table, commit.partition("/")[0])
+            if delivered and delivered.has(outputs.epoch, commit, str(self)):
+                return
+            if not outputs.count:
+                return
+            try:
+                self._append(table, outputs, commit)
+            except CommitFailedException:
+                # Another writer was faster: perhaps a driver with the same commit.
+                if attempt == ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def __str__(self) -> str:
+        return f"the Iceberg table {self.table}"
+
+    def _check_table(self, schema: StructType, query: str | None) -> Delivered | None:
+        """Make the table if it is missing; refuse one that does not fit. What it has of a query."""
+        from pyiceberg.catalog import load_catalog
+
+        self._opened = load_catalog(self.catalog, **self.properties)
+        if not self._opened.table_exists(self.table):
+            self._opened.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+            made = to_arrow(with_epoch(schema))
+            self._opened.create_table_if_not_exists(self.table, made)
+        table = self._load()
+        output = pa.schema(
+            [pa.field(column.name, _kept(column.type)) for column in to_arrow(schema)]
+        )
+        self._columns = columns_to_write(str(self), table.schema().as_arrow(), output)
+        return _delivered(table, query) if query else None
+
+    def _load(self) -> "Table":
+        assert self._opened is not None
+        return self._opened.load_table(self.table)
+
+    def _append(self, table: "Table", outputs: Outputs, commit: str) -> None:
+        told = {
+            QUERY: commit.partition("/")[0],
+            EPOCH: str(outputs.epoch),
+            COMMIT: commit,
+        }
+        # Tried again by PyIceberg, an append would follow a snapshot that nobody has looked at.
+        once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": once})
+        rows = outputs.reader(self._columns)
+        whole = not table.spec().is_unpartitioned()  # batches cannot be told apart into partitions
+        table.append(rows.read_all() if whole else rows, snapshot_properties=told)
+
+
+def _delivered(table: "Table", query: str) -> Delivered | None:
+    """The newest delivery of a query among the snapshots that led to the current one."""
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        summary = snapshot.summary
+        if summary is not None and summary.get(QUERY) == query:
+            return Delivered(int(summary[EPOCH] or 0), summary[COMMIT] or "")
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    return None
+
+
+def _kept(type_: pa.DataType) -> pa.DataType:
+    """The type that Iceberg keeps values of this one in: it has no narrower integers."""
+    if type_ in (pa.int8(), pa.int16()):
+        return pa.int32()
+    if pa.types.is_list(type_):
+        return pa.list_(_kept(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(_kept(type_.key_type), _kept(type_.item_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(part.name, _kept(part.type)) for part in type_])
+    return type_

@@ -1,0 +1,254 @@
+"""Outputs in a table of a PostgreSQL database."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from godwit.errors import ConfigError
+from godwit.spark.sinks.arrow_sink import (
+    ArrowSink,
+    Delivered,
+    Outputs,
+    as_key,
+    check_key,
+    hushed,
+    need,
+    started,
+)
+from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch, with_epoch
+from godwit.spark.types import to_arrow
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Cursor
+
+COMMITS: Final = "godwit_commits"
+STAGED: Final = "godwit_staged"
+OLDEST: Final = 150000  # the first version in which a null can equal a null
+
+
+def postgres(dsn: str, table: str, *, key: str | Sequence[str] | None = None) -> Sink:
+    """A PostgreSQL table, made if missing: an epoch is one transaction.
+
+    With a `key`, the table has the newest result of each key; without, all rows. `dsn` is a URI or
+    a connection string of libpq. The table may be in a schema: `schema.table`. Needs
+    `pip install 'godwit[postgres]'` and PostgreSQL 15 or newer.
+
+    >>> postgres("postgresql://godwit:secret@db/shop", "counts", key="word")
+    PostgresSink(table='counts', key=('word',))
+    """
+    return PostgresSink(dsn, table, as_key(key))
+
+
+@dataclass
+class PostgresSink(ArrowSink):
+    """The rows of an epoch and its commit's id, which is a row of another table, are one
+    transaction; whoever holds that row is alone."""
+
+    dsn: str = field(repr=False)
+    table: str
+    key: tuple[str, ...]
+    _columns: pa.Schema = field(default=None, init=False, repr=False)
+    _checkpoint: str = field(default="", init=False, repr=False)
+
+    @property
+    def guarantee(self) -> str:
+        return (
+            "exactly once: the rows of an epoch and the id of its commit are one transaction; "
+            "another query's output is refused"
+        )
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        need("adbc_driver_postgresql.dbapi", "postgres")
+        check_no_epoch(schema)
+        check_key(self.key, schema.names)
+        try:
+            with self._transaction() as cursor:
+                if _one(cursor, "SELECT current_setting('server_version_num')::int") < OLDEST:
+                    raise ConfigError(f"{self} is in a server older than PostgreSQL 15; update it")
+                if not self._columns_there(cursor):
+                    self._make(cursor, to_arrow(with_epoch(schema)))
+                cursor.execute(
+                    f"CREATE TABLE IF NOT EXISTS {self._commits} (target text PRIMARY KEY, "
+                    "query text NOT NULL, epoch bigint NOT NULL, commit text NOT NULL, "
+                    "checkpoint text NOT NULL)"
+                )
+                delivered = self._lock(cursor, started(checkpoint) or "", checkpoint)
+                self._columns = self._fitting(cursor, to_arrow(schema))
+        except _error() as error:
+            raise ConfigError(f"{self} cannot be used: {self._hushed(error)}") from None
+        self._checkpoint = checkpoint
+        if delivered.epoch >= 0:
+            delivered.check_start(checkpoint, str(self))
+
+    def take(self, outputs: Outputs, commit: str) -> None:
+        epoch, query = outputs.epoch, commit.partition("/")[0]
+        with self._transaction() as cursor:
+            delivered = self._lock(cursor, query, self._checkpoint)
+            if delivered.has(epoch, commit, str(self)) or not outputs.count:
+                return
+            rows = outputs.reader(self._columns)
+            self._write(cursor, outputs.newest(self._columns, self.key) if self.key else rows)
+            cursor.execute(
+                f"UPDATE {self._commits} SET epoch = $1, commit = $2 WHERE target = $3",
+                (epoch, commit, self._name),
+            )
+
+    def __str__(self) -> str:
+        return f"the PostgreSQL table {self.table}"
+
+    @contextmanager
+    def _transaction(self) -> "Iterator[Cursor]":
+        """A connection for one transaction, which an error rolls back."""
+        from adbc_driver_postgresql import dbapi
+
+        with dbapi.connect(self.dsn) as connection, connection.cursor() as cursor:
+            yield cursor
+            connection.commit()
+
+    def _lock(self, cursor: "Cursor", query: str, checkpoint: str) -> Delivered:
+        """What the table has of a query, which nobody else changes until this transaction ends."""
+        cursor.execute(
+            f"INSERT INTO {self._commits} VALUES ($1, $2, -1, '', $3) ON CONFLICT DO NOTHING",
+            (self._name, query, checkpoint),
+        )
+        cursor.execute(
+            f"SELECT query, epoch, commit, checkpoint FROM {self._commits} "
+            "WHERE target = $1 FOR UPDATE",
+            (self._name,),
+        )
+        found = cursor.fetchone()
+        assert found is not None
+        owner, epoch, commit, where = found
+        if epoch < 0:  # it has nothing yet
+            cursor.execute(
+                f"UPDATE {self._commits} SET query = $1, checkpoint = $2 WHERE target = $3",
+                (query, checkpoint, self._name),
+            )
+        elif owner != query:
+            raise ConfigError(
+                f"{self} holds the output of another query, in checkpoint {where}. Name another "
+                f"table, or, to let this query go on in it: DELETE FROM {self._commits} WHERE "
+                f"target = '{self._name}'. Nothing was changed"
+            )
+        return Delivered(epoch, commit)
+
+    def _write(self, cursor: "Cursor", rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Load rows into a table of their own types, and from there into that of the sink."""
+        cursor.adbc_ingest(STAGED, rows, mode="create", temporary=True)
+        names = _quoted(self._columns.names)
+        insert = f"INSERT INTO {self._target} ({names}) SELECT {names} FROM {STAGED}"
+        if self.key:
+            others = [name for name in self._columns.names if name not in self.key]
+            changes = ", ".join(
+                f"{_quoted([name])} = EXCLUDED.{_quoted([name])}" for name in others
+            )
+            change = f"UPDATE SET {changes}" if changes else "NOTHING"
+            insert += f" ON CONFLICT ({_quoted(self.key)}) DO {change}"
+        cursor.execute(insert)
+
+    def _make(self, cursor: "Cursor", columns: pa.Schema) -> None:
+        """Make the table, with the types that PostgreSQL gives to those of Arrow."""
+        cursor.adbc_ingest(STAGED, columns.empty_table(), mode="create", temporary=True)
+        cursor.execute(f"CREATE TABLE {self._target} (LIKE {STAGED})")
+        cursor.execute(f"DROP TABLE {STAGED}")
+        if self.key:
+            unique = f"UNIQUE NULLS NOT DISTINCT ({_quoted(self.key)})"
+            cursor.execute(f"ALTER TABLE {self._target} ADD {unique}")
+
+    def _fitting(self, cursor: "Cursor", output: pa.Schema) -> pa.Schema:
+        """The columns that rows of an output fill. Writes none, for PostgreSQL to find what does
+        not fit, and look whether a null would be taken for another key than the same null."""
+        there = self._columns_there(cursor)
+        epoch = [pa.field(EPOCH, pa.int64())] if EPOCH in there else []
+        self._columns = pa.schema([*output, *epoch])
+        for name in output.names:
+            if name not in there:
+                raise ConfigError(
+                    f"{self} has no column '{name}', which the output has; add it to the table, "
+                    "or name another one"
+                )
+        for name, (optional, _) in there.items():
+            if not optional and name not in self._columns.names:
+                raise ConfigError(
+                    f"{self} has the column '{name}', which must not be null and which the output "
+                    "lacks; add it to the output, or name another table"
+                )
+        cursor.execute("SAVEPOINT fitting")
+        self._write(cursor, self._columns.empty_table())
+        cursor.execute("ROLLBACK TO SAVEPOINT fitting")
+        if any(there[name][1] for name in self.key) and not self._nulls_are_equal(cursor):
+            raise ConfigError(
+                f"{self} takes nulls in the key {', '.join(self.key)} for different ones; make "
+                "its columns NOT NULL, or the constraint UNIQUE NULLS NOT DISTINCT"
+            )
+        return self._columns
+
+    def _columns_there(self, cursor: "Cursor") -> dict[str, tuple[bool, bool]]:
+        """The columns of the table; whether each can be left out, and whether it can be null."""
+        cursor.execute(
+            "SELECT attname, NOT attnotnull OR atthasdef OR attidentity <> '', NOT attnotnull "
+            "FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 "
+            "AND NOT attisdropped",
+            (self._target,),
+        )
+        return {name: (optional, nullable) for name, optional, nullable in cursor.fetchall()}
+
+    def _nulls_are_equal(self, cursor: "Cursor") -> bool:
+        cursor.execute(
+            "SELECT array_agg(attname::text) FROM pg_index JOIN pg_attribute ON attrelid = "
+            "indexrelid WHERE indrelid = to_regclass($1) AND indisunique AND indnullsnotdistinct "
+            "AND indpred IS NULL GROUP BY indexrelid",
+            (self._target,),
+        )
+        return any(set(columns) == set(self.key) for (columns,) in cursor.fetchall())
+
+    @property
+    def _name(self) -> str:
+        """The table within its schema."""
+        return self.table.rpartition(".")[2]
+
+    @property
+    def _target(self) -> str:
+        return self._beside(self._name)
+
+    @property
+    def _commits(self) -> str:
+        return self._beside(COMMITS)
+
+    def _beside(self, name: str) -> str:
+        """A table in the schema of the sink's, as SQL names it."""
+        schema = self.table.rpartition(".")[0]
+        return ".".join(_quoted([part]) for part in (schema, name) if part)
+
+    def _hushed(self, error: Exception) -> str:
+        """What an error tells, without the password."""
+        secrets = re.findall(_PASSWORD, self.dsn)
+        found = [part.strip("'") for parts in secrets for part in parts]
+        return hushed(str(error).strip(), [self.dsn, *found])
+
+
+_PASSWORD: Final = r"://[^:@/]*:([^@]*)@|password\s*=\s*('(?:\\.|[^'])*'|[^\s&]+)"
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join('"{}"'.format(name.replace('"', '""')) for name in names)
+
+
+def _one(cursor: "Cursor", statement: str) -> Any:
+    cursor.execute(statement)
+    row = cursor.fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _error() -> type[Exception]:
+    from adbc_driver_postgresql import dbapi
+
+    kind: type[Exception] = dbapi.Error
+    return kind

@@ -1,0 +1,191 @@
+"""What the Iceberg sink writes, and what it refuses."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
+
+import godwit as gw
+from godwit.errors import ConfigError
+from tests.support.arrow_outputs import Row, outputs, started
+
+COLUMNS = "k string, n bigint"
+
+
+@pytest.fixture
+def properties(tmp_path: Path) -> dict[str, str]:
+    """Of a catalog in SQLite."""
+    return {"type": "sql", "uri": f"sqlite:///{tmp_path}/db", "warehouse": f"file://{tmp_path}"}
+
+
+@pytest.fixture
+def catalog(properties: dict[str, str]) -> Catalog:
+    return load_catalog("lake", **properties)
+
+
+@pytest.fixture
+def sink(properties: dict[str, str]) -> gw.Sink:
+    return gw.iceberg("ns.counts", catalog="lake", properties=properties)
+
+
+def made(catalog: Catalog, **columns: pa.DataType) -> None:
+    catalog.create_namespace("ns")
+    catalog.create_table("ns.counts", pa.schema(columns))
+
+
+def table(catalog: Catalog, *columns: str) -> list[Row]:
+    found = catalog.load_table("ns.counts").scan().to_arrow().select(columns).to_pylist()
+    return sorted(tuple(row.values()) for row in found)
+
+
+def test_an_epoch_is_one_snapshot(catalog: Catalog, sink: gw.Sink, tmp_path: Path) -> None:
+    ready = started(sink, COLUMNS, tmp_path)
+    ready.take(outputs(0, COLUMNS, ("a", 1), ("b", 2)), "q/0/1")
+    ready.take(outputs(1, COLUMNS), "q/1/1")
+    ready.take(outputs(2, COLUMNS, ("a", 3)), "q/2/1")
+    assert table(catalog, "k", "n", "epoch") == [("a", 1, 0), ("a", 3, 2), ("b", 2, 0)]
+    snapshots = catalog.load_table("ns.counts").snapshots()
+    assert [one.summary and one.summary["godwit.commit"] for one in snapshots] == ["q/0/1", "q/2/1"]
+
+
+def test_a_commit_is_found_behind_those_of_others(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path
+) -> None:
+    ready = started(sink, COLUMNS, tmp_path)
+    ready.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    other = catalog.load_table("ns.counts")
+    for number in (7, 8):
+        other.append(
+            pa.Table.from_pylist(
+                [{"k": "x", "n": number, "epoch": None}], other.schema().as_arrow()
+            )
+        )
+    ready.take(outputs(0, COLUMNS, ("b", 9)), "other/0/1")
+    started(sink, COLUMNS, tmp_path).take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    assert table(catalog, "k", "n") == [("a", 1), ("b", 9), ("x", 7), ("x", 8)]
+
+
+def test_a_table_that_is_rolled_back_goes_on_from_there(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path
+) -> None:
+    """As one does after a restore of the checkpoint."""
+    ready = started(sink, COLUMNS, tmp_path)
+    ready.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    there = catalog.load_table("ns.counts").current_snapshot()
+    ready.take(outputs(1, COLUMNS, ("b", 2)), "q/1/1")
+    with pytest.raises(ConfigError, match="checkpoint was restored"):
+        ready.take(outputs(1, COLUMNS, ("c", 3)), "q/1/2")
+    assert there is not None
+    catalog.load_table("ns.counts").manage_snapshots().rollback_to_snapshot(
+        there.snapshot_id
+    ).commit()
+    ready.take(outputs(1, COLUMNS, ("c", 3)), "q/1/2")
+    assert table(catalog, "k", "n", "epoch") == [("a", 1, 0), ("c", 3, 1)]
+
+
+def test_two_drivers_that_deliver_the_same_commit_agree(
+    catalog: Catalog, sink: gw.Sink, properties: dict[str, str], tmp_path: Path
+) -> None:
+    """The other one gets in between this one's look and its commit."""
+    other = started(
+        gw.iceberg("ns.counts", catalog="lake", properties=properties), COLUMNS, tmp_path
+    )
+
+    def overtake() -> None:
+        other.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+
+    ready = started(sink, COLUMNS, tmp_path)
+    ready.take(outputs(0, COLUMNS, ("a", 1), meanwhile=overtake), "q/0/1")
+    assert table(catalog, "k", "n") == [("a", 1)]
+
+
+def test_rows_of_another_writer_come_in_between(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path
+) -> None:
+    """Twice; then this one's are there once."""
+    ready = started(sink, COLUMNS, tmp_path)
+    writes: list[dict[str, Any]] = []
+
+    def write() -> None:
+        if len(writes) < 2:
+            other = catalog.load_table("ns.counts")
+            row = {"k": "x", "n": len(writes), "epoch": None}
+            other.append(pa.Table.from_pylist([row], other.schema().as_arrow()))
+            writes.append(row)
+
+    ready.take(outputs(0, COLUMNS, ("a", 1), meanwhile=write), "q/0/1")
+    assert table(catalog, "k", "n") == [("a", 1), ("x", 0), ("x", 1)]
+    assert catalog.load_table("ns.counts").properties == {}
+
+
+def test_a_table_without_epochs_is_filled_without(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path
+) -> None:
+    """And columns that the output lacks are null."""
+    made(catalog, n=pa.int64(), more=pa.string(), k=pa.string())
+    started(sink, COLUMNS, tmp_path).take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    assert table(catalog, "n", "more", "k") == [(1, None, "a")]
+
+
+def test_a_table_may_be_partitioned(catalog: Catalog, sink: gw.Sink, tmp_path: Path) -> None:
+    made(catalog, k=pa.string(), n=pa.int64(), epoch=pa.int64())
+    catalog.load_table("ns.counts").update_spec().add_identity("k").commit()
+    ready = started(sink, COLUMNS, tmp_path)
+    ready.take(outputs(0, COLUMNS, ("a", 1), ("b", 2)), "q/0/1")
+    assert table(catalog, "k", "n", "epoch") == [("a", 1, 0), ("b", 2, 0)]
+
+
+def test_values_of_every_type_come_back(catalog: Catalog, sink: gw.Sink, tmp_path: Path) -> None:
+    columns = (
+        "b boolean, t tinyint, s smallint, i int, f float, d double, x binary, y date, "
+        "z timestamp, zn timestamp_ntz, c decimal(10,2), l array<smallint>, m map<string,bigint>, "
+        "r struct<a: tinyint, b: array<string>>"
+    )
+    row = {"a": 1, "b": ["x"]}
+    ready = started(sink, columns, tmp_path)
+    ready.take(outputs(0, columns, (True, 1, 2, *[None] * 8, [3], [("y", 4)], row)), "q/0/1")
+    started(sink, columns, tmp_path)
+    assert table(catalog, "b", "t", "s", "l", "m", "r") == [(True, 1, 2, [3], [("y", 4)], row)]
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ({"k": pa.string()}, "no column 'n' of type int64"),
+        ({"k": pa.string(), "n": pa.int32()}, "'n' with type int32, the output with type int64"),
+        ({"k": pa.string(), "n": pa.int64(), "epoch": pa.string()}, "'epoch' with type large_str"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path, there: dict[str, Any], told: str
+) -> None:
+    made(catalog, **there)
+    with pytest.raises(ConfigError, match=told):
+        started(sink, COLUMNS, tmp_path)
+
+
+def test_what_cannot_work_is_refused_at_the_start(
+    sink: gw.Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="'d' has an unsupported type"):
+        started(sink, StructType([StructField("d", DayTimeIntervalType())]), tmp_path)
+    with pytest.raises(ConfigError, match="column 'Epoch'"):
+        started(sink, "Epoch int", tmp_path)
+    with pytest.raises(ConfigError, match=r"the Iceberg table ns\.counts cannot be used"):
+        started(gw.iceberg("ns.counts", catalog="unknown"), COLUMNS, tmp_path)
+    monkeypatch.setitem(sys.modules, "pyiceberg.io.pyarrow", None)
+    with pytest.raises(ConfigError, match=r"pip install 'godwit\[iceberg\]'"):
+        started(sink, COLUMNS, tmp_path)
+
+
+def test_credentials_are_not_shown(tmp_path: Path) -> None:
+    for uri in ("postgresql+psycopg2://godwit:hush@/db", "hush", "sqlite:////hush/db"):
+        sink = gw.iceberg("ns.counts", properties={"type": "sql", "uri": uri})
+        with pytest.raises(ConfigError, match="cannot be used") as told:
+            started(sink, COLUMNS, tmp_path)
+        assert "hush" not in f"{sink} {sink!r} {told.value}"
+        assert told.value.__suppress_context__
