@@ -62,6 +62,10 @@ class ArrowSink(FileTaker):
     """Takes the rows of an epoch as Arrow batches: from the files of the operator, or out of the
     DataFrame code behind it."""
 
+    @property
+    def place(self) -> str:
+        return str(self)
+
     @abstractmethod
     def take(self, outputs: Outputs, commit: str) -> None:
         """Take the rows of an epoch, or pass over a commit that is there."""
