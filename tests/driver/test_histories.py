@@ -5,10 +5,10 @@ schedules, updates that come as data, requests that must be refused) x the end o
 deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
-names; and every migration that was accepted has ended. One run plays 256 histories, always the
-same: 8 for each of sixteen operators, of which eleven have event time, two have two inputs and one
+names; and every migration that was accepted has ended. One run plays 320 histories, always the
+same: 8 for each of twenty operators, of which fourteen have event time, six have two inputs and one
 follows on another, and two hash functions, of which one lets many keys collide and most share a
-segment; and 64 that begin with segments which workers share, and merge in parts. `make soak` plays
+segment; and 80 that begin with segments which workers share, and merge in parts. `make soak` plays
 208 times as many, others each time. (--hypothesis-show-statistics says what happened in them.)
 """
 
@@ -22,6 +22,7 @@ from tests.support.counting_workloads import COLLECT, ENDS, TALLY, TOTALS, Workl
 from tests.support.expiring_workloads import FADING, FORGETFUL
 from tests.support.histories import Hasher, play
 from tests.support.history_events import Story, mixed_stories, stories
+from tests.support.join_workloads import JOINED, JOINED_ANTI, JOINED_FULL, JOINED_SEMI
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
 from tests.support.window_workloads import APPLIED, CHAINED, COUNTS, SESSIONS, SLIDING, WINDOWS
 
@@ -33,6 +34,7 @@ WORKLOADS = (
     *(ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER),
     *(WINDOWS, SLIDING, APPLIED, SESSIONS, COUNTS, CHAINED),
     *(FADING, FORGETFUL),
+    *(JOINED, JOINED_FULL, JOINED_SEMI, JOINED_ANTI),
 )
 
 

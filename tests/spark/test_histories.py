@@ -3,9 +3,9 @@
 A history is inputs x migrations of the running query, at once or in steps, x restarts with other
 workers and bins, also in the middle of a migration, x deaths: of the driver's part of an epoch,
 wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
-two inputs, of sessions, or of an operator behind another.
+two inputs, of sessions, or of an operator behind another; or rows of a join.
 The in-memory runtime plays many more, and stranger ones, in `tests/driver/test_histories.py`.
-Nine histories are always the same: one for each workload, with each strategy, and deaths before and
+Ten histories are always the same: one for each workload, with each strategy, and deaths before and
 after every point. `make soak` plays random ones.
 """
 
@@ -40,12 +40,13 @@ from tests.support.counting_workloads import (
     tabulate,
 )
 from tests.support.feed import Feed
+from tests.support.join_workloads import JOINED_FULL
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS
 from tests.support.window_workloads import CHAINED, SESSIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED)
+WORKLOADS = (TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS, SESSIONS, CHAINED, JOINED_FULL)
 STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[faults.Side, ...] = ("before", "after")
 RANDOM = min(100, settings().max_examples // 3)

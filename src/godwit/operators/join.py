@@ -137,16 +137,14 @@ class JoinOperator:
 
     def _table(self, side: JoinSide) -> TableSpec:
         sub = [] if self.within is None else [pa.field(TIME, self.input.field(TIME).type)]
-        flags = [pa.field(MATCHED, pa.bool_())] if side.flagged else []
         values = [
             pa.field(name, self.input.field(column).type)
             for column, name in side.columns.items()
             if column != TIME
         ]
-        position = pa.field(POSITION, pa.int64())
-        return TableSpec(
-            side.kind, self.key, pa.schema([*sub, position]), pa.schema(flags + values)
-        )
+        sub.append(pa.field(POSITION, pa.int64()))
+        values.insert(0, pa.field(MATCHED, pa.bool_()))
+        return TableSpec(side.kind, self.key, pa.schema(sub), pa.schema(values))
 
 
 def _columns(input: pa.Schema, kind: str, time: str) -> dict[str, str]:

@@ -136,9 +136,7 @@ class JoinEpoch:
         view = self._state[side.kind]
         index, rows = view.scan(groups.hashes[chosen], groups.keys.take(pa.array(chosen)))
         positions = flat(rows.column(POSITION)).to_numpy()
-        matched = np.zeros(len(index), np.bool_)
-        if side.flagged:
-            matched = flat(rows.column(MATCHED)).to_numpy(zero_copy_only=False)
+        matched = flat(rows.column(MATCHED)).to_numpy(zero_copy_only=False)
         times = positions if side.stay is None else moments(rows.column(TIME))
         names = [TIME if column == TIME else name for column, name in side.columns.items()]
         columns = [flat(rows.column(name)) for name in names]
@@ -165,7 +163,7 @@ class JoinEpoch:
         spec, due = self._state[side.kind].spec, self._due[i]
         stays, known_stays = ~self._leave(side, new.times), ~self._leave(side, stored.times)
         done = self._join.once and i == 0
-        begun = replace(new, matched=hits).where(stays & ~hits if done else stays)
+        begun = replace(new, matched=hits & side.flagged).where(stays & ~hits if done else stays)
         if self._join.once and side.stay is None and i == 1:  # one row a key says as much as all
             begun = begun.where(changes(begun.groups))
             begun = replace(begun, positions=np.zeros_like(begun.positions))
@@ -207,8 +205,7 @@ class JoinEpoch:
         if op == DELETE:
             columns += [pa.nulls(count, field.type) for field in spec.value]
         else:
-            columns += [pa.array(rows.matched)] if MATCHED in spec.value.names else []
-            columns += rows.columns[TIME in spec.sub.names :]
+            columns += [pa.array(rows.matched), *rows.columns[TIME in spec.sub.names :]]
         return pa.table(columns, schema=spec.schema)
 
     def _keys(self, groups: Rows) -> pa.Table:
