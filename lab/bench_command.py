@@ -21,6 +21,7 @@ QUESTIONS = (
     "bins",
     "timers",
     "chained",
+    "join",
     "migration",
     "pinned",
     "measuring",
