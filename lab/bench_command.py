@@ -24,6 +24,7 @@ QUESTIONS = (
     "bins",
     "timers",
     "chained",
+    "join",
     "migration",
     "pinned",
     "measuring",

@@ -22,6 +22,7 @@ from tests.support.counting_workloads import COLLECT, ENDS, TALLY, TOTALS, Workl
 from tests.support.expiring_workloads import FADING, FORGETFUL
 from tests.support.histories import Hasher, play
 from tests.support.history_events import Story, mixed_stories, stories
+from tests.support.join_workloads import JOINED, JOINED_ANTI, JOINED_FULL, JOINED_SEMI
 from tests.support.merged_windows import PANES, VISITS
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
 from tests.support.window_workloads import (
@@ -42,6 +43,7 @@ WORKLOADS = (
     *(WINDOWS, SLIDING, PANES, VISITS, APPLIED, SESSIONS, COUNTS, CHAINED),
     *(FADING, FORGETFUL),
     *(ONCE, APART, BALANCES, FADING_BALANCES),
+    *(JOINED, JOINED_FULL, JOINED_SEMI, JOINED_ANTI),
 )
 
 

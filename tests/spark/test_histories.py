@@ -3,10 +3,10 @@
 A history is inputs x migrations of the running query, at once or in steps, x restarts with other
 workers and bins, also in the middle of a migration, x deaths: of the driver's part of an epoch,
 wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
-two inputs, of sessions, or of an operator behind another; one is of a graph with three sinks.
-The in-memory runtime plays many more, and stranger ones, in `tests/driver/test_histories.py`.
-One history for each workload is always the same, with each strategy, and deaths before and after
-every point. `make soak` plays random ones.
+two inputs, of sessions, of an operator behind another, or rows of a join; one is of a graph with
+three sinks. The in-memory runtime plays many more, and stranger ones, in
+`tests/driver/test_histories.py`. One history for each workload is always the same, with each
+strategy, and deaths before and after every point. `make soak` plays random ones.
 """
 
 import random
@@ -42,6 +42,7 @@ from tests.support.counting_workloads import (
 )
 from tests.support.feed import Feed
 from tests.support.graph_workloads import DIAMOND, SOURCE
+from tests.support.join_workloads import JOINED_FULL
 from tests.support.merged_windows import PANES, VISITS
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS
 from tests.support.window_workloads import CHAINED, SESSIONS
@@ -50,7 +51,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 WORKLOADS = (
     *(TOTALS, ENDS, TALLY, COLLECT, ALARMS, IN_ORDER, PAIRS),
-    *(SESSIONS, CHAINED, PANES, VISITS, APART, FADING_BALANCES, DIAMOND),
+    *(SESSIONS, CHAINED, PANES, VISITS, APART, FADING_BALANCES, JOINED_FULL, DIAMOND),
 )
 STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[faults.Side, ...] = ("before", "after")

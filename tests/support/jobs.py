@@ -177,6 +177,20 @@ def pairs(views: Any, clicks: Any, sink: Sink) -> gw.Job:
     return machine.to(sink)
 
 
+def joined(views: Any, clicks: Any, sink: Sink) -> gw.Job:
+    """The inputs call key and time differently."""
+    matched = gw.stream(views).join(
+        "joined",
+        gw.stream(clicks),
+        on={"user": "who"},
+        how="full",
+        within=("-6 seconds", "5 seconds"),
+        time=("at", "clicked"),
+        delay="4 s",
+    )
+    return matched.to(sink)
+
+
 def doubled(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("user", "n * 2 AS n", "at")
 
@@ -260,6 +274,21 @@ SAMPLES: Mapping[str, Sample] = {
             for number, batch in enumerate(VIEWED)
         ],
         {"pairs": ("value",)},
+    ),
+    "join": Sample(
+        joined,
+        {"views": VIEWS, "clicks": "who string, url string, clicked timestamp"},
+        [
+            {
+                **batch,
+                "clicks": [
+                    {"who": who, "url": f"/{number}", "clicked": at(number * 10 + second)}
+                    for who, second in (("ann", 0), ("bob", 5), ("ann", 5.5), (None, 1))
+                ],
+            }
+            for number, batch in enumerate(VIEWED)
+        ],
+        {"joined": ("left", "right")},
     ),
     "transform": Sample(
         transformed,

@@ -31,40 +31,15 @@ def q2(events: DataFrame) -> DataFrame:
 def q3(events: DataFrame) -> gw.Stream:
     """Who sells in category 10 and lives in OR, ID or CA? Each match once, whichever came first.
 
-    State: persons of these states, and the auctions of sellers who are not known, or live
-    elsewhere; both for ever.
+    State: persons of these states, and auctions of this category; both for ever.
     """
-    rows = events.where("person.state IN ('OR', 'ID', 'CA') OR auction.category = 10").selectExpr(
-        "coalesce(person.id, auction.seller) AS seller",
-        "person.name",
-        "person.city",
-        "person.state",
-        "auction.id AS auction",
+    persons = events.where("person.state IN ('OR', 'ID', 'CA')").select(
+        sf.col("person.id").alias("seller"), "person.name", "person.city", "person.state"
     )
-    return gw.stream(rows).state_machine(
-        "sellers",
-        key="seller",
-        function=match_seller,
-        state={
-            "person": gw.Value("name string, city string, state string"),
-            "waiting": gw.List("auction long"),
-        },
-        output="name string, city string, state string, auction long",
+    auctions = events.where("auction.category = 10").select(
+        "auction.seller", sf.col("auction.id").alias("auction")
     )
-
-
-def match_seller(key: int, value: Any, state: Any) -> Iterator[tuple[Any, ...]]:
-    """For `state_machine`: a record is a person or an auction."""
-    person = state.person
-    if value.auction is None:
-        person.name, person.city, person.state = value.name, value.city, value.state
-        for auction in state.waiting:
-            yield person.name, person.city, person.state, auction
-        state.waiting.clear()
-    elif person.exists:
-        yield person.name, person.city, person.state, value.auction
-    else:
-        state.waiting.append(value.auction)
+    return gw.stream(persons).join("sellers", gw.stream(auctions), on="seller")
 
 
 def q4(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
@@ -207,41 +182,22 @@ def highest_of_all(key: Any, span: Any, records: Any) -> Iterator[tuple[Any, ...
 def q8(events: DataFrame, length: Duration = "12 h", delay: Duration = "0 s") -> gw.Stream:
     """Who opened an account and an auction in the same tumbling window? Once a window.
 
-    State: persons and sellers of the open windows. (Rhino's NBQ8.)
+    State: persons and sellers of as long a time as a window. (Rhino's NBQ8.)
     """
     window = window_end(length).alias("window")
-    new = events.where("person IS NOT NULL").select("person.id", window, "time", "person.name")
-    sellers = events.where("auction IS NOT NULL").select(
-        sf.col("auction.seller").alias("id"), window, "time"
+    new = events.where("person IS NOT NULL").select(
+        sf.col("person.id").alias("person"), window, "time", "person.name"
     )
-    return gw.stream(new).binary(
+    sellers = events.where("auction IS NOT NULL").select("auction.seller", window, "time")
+    return gw.stream(new).join(
         "new-sellers",
         gw.stream(sellers),
-        key=["id", "window"],
-        function=match_new,
-        state="name string, sells boolean, told boolean",
-        output="person long, name string, window timestamp",
+        on={"person": "seller", "window": "window"},
+        how="semi",
+        within=(f"-{micros(length)} us", f"{micros(length)} us"),
         time="time",
         delay=delay,
-        notices="",
     )
-
-
-def match_new(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
-    """For `binary`: new persons on the left, sellers on the right, keyed by both and the window."""
-    for kind, _, key, value, state in events:
-        if kind == "notice":
-            state.clear()
-            continue
-        if not state.exists:
-            notify(key, key.window)
-        if kind == "left":
-            state.name = value.name
-        else:
-            state.sells = True
-        if state.name is not None and state.sells and not state.told:
-            state.told = True
-            yield key.id, state.name, key.window
 
 
 def nbqx(

@@ -22,10 +22,13 @@ from godwit.operators.definition import defining
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import Expiring
 from godwit.operators.forms import Form
+from godwit.operators.join import JoinOperator
+from godwit.operators.joining import How, Joining, On
 from godwit.operators.state_machine import StateMachine
 from godwit.operators.vectorised import Function, Vectorised
 from godwit.operators.windows import Session, Sliding, Window
 from godwit.spark.dataflow import Dataflow
+from godwit.spark.joining import JoinedSides
 from godwit.spark.logical_plan import check_source
 from godwit.spark.node import Code, Later, Node, Source, Step, Transform, coded, operated, walk
 from godwit.spark.sinks.sink import Sink
@@ -266,6 +269,35 @@ class Stream:
                     sides=join.sides(input),
                 )
             ]
+
+        return both._then(name, define)
+
+    def join(
+        self,
+        name: str,
+        other: Stream,
+        *,
+        on: On,
+        how: How = "inner",
+        within: tuple[Duration, Duration] | None = None,
+        time: str | tuple[str, str] | None = None,
+        delay: Duration | None = None,
+    ) -> Stream:
+        """Match the records of this stream, the left, with those of `other`, the right.
+
+        `on` names the key columns; where the sides call them differently, give pairs, or a dict
+        from left to right. `within=("-10 minutes", "5 minutes")` matches a left record with right
+        ones from ten minutes before its `time` to five minutes after, bounds included. Every match
+        comes out once, in the epoch of its second record. Rows of "left", "right", "full" and
+        "anti" without a match come out when they can match no more. "semi" gives a left record at
+        its first match. Without `within` only "inner" and "semi" are possible, and the state grows.
+        """
+        with defining(name):
+            joining = Joining.of(on, how, within, time, delay)
+            both = self._beside(other, JoinedSides.of(joining))
+
+        def define(input: pa.Schema) -> Sequence[Step]:
+            return [JoinOperator.of(name, joining, input, delay)]
 
         return both._then(name, define)
 

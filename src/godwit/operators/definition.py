@@ -17,8 +17,10 @@ from godwit.state.timed import OWN
 POSITION = "_pos"  # the sub-key of a list's table
 INPUT = "_input"  # the number of the input that a record is from
 RECORDS = "_records"  # how many records a folded row stands for
+TIME = "_time"  # the time of a row that is joined, whatever its input calls it
+MATCHED = "_matched"  # whether a row that is joined has found a match
 
-_OWN = {POSITION, INPUT, *OWN}  # columns that Godwit adds
+_OWN = {POSITION, INPUT, TIME, MATCHED, *OWN}  # columns that Godwit adds
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 

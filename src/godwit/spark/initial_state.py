@@ -16,6 +16,7 @@ from godwit.operators.base import Operator
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import EXPIRY
 from godwit.operators.initial_state import Load
+from godwit.operators.join import LEAVING
 from godwit.operators.windowed import CLOSING
 from godwit.spark.operator_job import job_settings, plan
 from godwit.spark.pinning import Pinning
@@ -23,6 +24,7 @@ from godwit.spark.route import column
 from godwit.spark.types import to_arrow, to_spark
 from godwit.state.timed import is_timed
 
+TIMERS = (CLOSING, EXPIRY, *LEAVING)
 Initial = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 
 
@@ -35,7 +37,7 @@ def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict
         if name not in tables:
             raise ConfigError(f"initial state for unknown operator '{name}'")
         specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
-        if windowed[name] or any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
+        if windowed[name] or any(spec.name in TIMERS for spec in tables[name]):
             raise ConfigError(
                 f"operator '{name}' has windows, a ttl or `within`: its state depends on event "
                 "time and cannot be given at the start"
