@@ -170,3 +170,50 @@ def test_checkpoints_describe_ours_as_they_always_did(
         *("avg(n)", "avg(i)", "avg(x)", "avg(d)", "min(s)", "max(t)"),
         *functions,
     ]
+
+
+def test_checkpoints_describe_structs_lists_and_sketches_as_they_always_did() -> None:
+    schema = pa.schema(
+        {
+            "k": pa.string(),
+            "t": pa.timestamp("us", "UTC"),
+            "n": pa.int64(),
+            "i": pa.int32(),
+            "x": pa.float64(),
+            "d": pa.decimal128(12, 2),
+            "b": pa.bool_(),
+        }
+    )
+    named = {
+        "vn": gw.variance("n"),
+        "vi": gw.variance("i", sample=False),
+        "vx": gw.stddev("x"),
+        "vd": gw.stddev("d", sample=False),
+        "a": gw.any("b"),
+        "e": gw.every("b"),
+        "l": gw.collect_list("i"),
+        "top": gw.top(2, by="x", of=["n", "d"]),
+        "c": gw.approx_count_distinct("n"),
+        "q": gw.approx_quantiles("n", [0.5, 1]),
+    }
+    described = AggregateOperator.of("a", "k", named, schema, time="t").describe().to_json()
+    assert described["output"] == (
+        "`k` string, `vn` double, `vi` double, `vx` double, `vd` double, `a` boolean, `e` boolean, "
+        "`l` array<int>, `top` array<struct<`n`:bigint,`d`:decimal(12,2)>>, `c` bigint, "
+        "`q` array<double>"
+    )
+    wide = "decimal(38,0)"
+    assert described["tables"]["value"]["value"] == (
+        f"`vn_count` bigint, `vn_sum` {wide}, `vn_squares` {wide}, `vn_upper` {wide}, "
+        f"`vi_count` bigint, `vi_sum` {wide}, `vi_squares` {wide}, "
+        "`vx_count` bigint, `vx_mean` double, `vx_spread` double, "
+        f"`vd_count` bigint, `vd_sum` decimal(38,2), `vd_squares` {wide}, `vd_upper` {wide}, "
+        "`a` boolean, `e` boolean, `l` array<int>, `l_time` array<timestamp>, "
+        "`top` array<struct<`x`:double,`n`:bigint,`d`:decimal(12,2)>>, `c_registers` binary, "
+        "`q_near` array<int>, `q_counts` array<bigint>"
+    )
+    assert list(described["functions"].values()) == [
+        *("variance(n)", "variance(i, sample=False)", "stddev(x)", "stddev(d, sample=False)"),
+        *("any(b)", "every(b)", "collect_list(i) by t", "top(2, by=x, of=n+d)"),
+        *("approx_count_distinct(n, 0.05)", "approx_quantiles(n, [0.5, 1.0], 0.01)"),
+    ]

@@ -64,8 +64,6 @@ def all_functions() -> dict[str, Any]:
     for name in names:
         found |= {f"min_{name}": gw.min(name), f"max_{name}": gw.max(name)}
         found |= {f"near_{name}": gw.approx_count_distinct(name)}
-        found |= {f"top_{name}": gw.top(2, by=name, of=["f8", "s"])}
-        found |= {f"least_{name}": gw.top(3, by=name, of=["f4", "d3"], smallest=True)}
     for name in ("i1", "i4", "i8", "d1", "d2"):
         found |= {f"sum_{name}": gw.sum(name), f"avg_{name}": gw.avg(name)}
     for name in ("i1", "i4", "i8", "d1"):

@@ -130,7 +130,7 @@ _PRICES = pa.schema([*KEY_FIELDS, ("at", pa.int64()), ("price", pa.decimal128(6,
 
 
 class Totals:
-    """count, sum, min, max, avg, top and approx_count_distinct over all records of a key."""
+    """count, sum, min, max, avg and approx_count_distinct over all records of a key."""
 
     def __init__(self) -> None:
         self._seen: dict[Key, list[Row]] = defaultdict(list)
@@ -144,7 +144,6 @@ class Totals:
         row = self._folded(key)
         total, count = row.pop("mean_sum"), row.pop("mean_count")
         row["mean"] = float(total) / count if count else None
-        row["best"] = [{"word": one["word"]} for one in row["best"]]
         del row["words_registers"]
         return row | {"words": estimate(self._registers(key), REGISTERS)}
 
@@ -164,13 +163,8 @@ class Totals:
             high=max(numbers, default=None),
             mean_sum=Decimal(sum(numbers)) if numbers else None,
             mean_count=len(numbers),
-            best=self._best(key),
             words_registers=packed(self._registers(key)),
         )
-
-    def _best(self, key: Key) -> list[Row]:
-        rows = [{"n": r["n"], "word": r["word"]} for r in self._seen[key] if r["n"] is not None]
-        return sorted(rows, key=lambda r: (r["n"], r["word"] is not None, r["word"]))[:-3:-1]
 
     def state(self) -> dict[str, list[Row]]:
         return {"value": [self._folded(key) for key in self._seen]}
@@ -184,7 +178,7 @@ def packed(registers: Mapping[int, int]) -> bytes:
 
 
 class Ends:
-    """The first and the last price by time, all of them, their sum and their variance."""
+    """The first and the last price by time, all, their sum and variance, and the two highest."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
@@ -194,7 +188,11 @@ class Ends:
             self._fold(row)
         changed = [self._rows[key] for key in set(map(key_of, rows))]
         shown = (*KEY, "head", "tail", "total", "all")
-        return [{c: row[c] for c in shown} | {"spread": self._spread(row)} for row in changed]
+        return [
+            {column: row[column] for column in shown}
+            | {"spread": self._spread(row), "best": [{"at": one["at"]} for one in row["best"]]}
+            for row in changed
+        ]
 
     def _spread(self, row: Row) -> float | None:
         n, cents, squares = row["spread_count"], row["spread_sum"] or 0, row["spread_squares"] or 0
@@ -204,7 +202,7 @@ class Ends:
     def _fold(self, record: Row) -> None:
         new: Row = dict.fromkeys(("head", "head_time", "tail", "tail_time", "total"))
         new |= {"spread_count": 0, "spread_sum": None, "spread_squares": None}
-        new |= {"all": [], "all_time": []}
+        new |= {"all": [], "all_time": [], "best": []}
         row = self._rows.setdefault(key_of(record), row_of(key_of(record), **new))
         time, price = record["at"], record["price"]
         if time is not None:
@@ -214,6 +212,9 @@ class Ends:
                 row["tail_time"], row["tail"] = time, price
         if price is not None:
             row["total"] = price + (row["total"] or Decimal("0.00"))
+            best = [*row["best"], {"price": price, "at": time}]
+            best.sort(key=lambda one: (one["price"], one["at"] is not None, one["at"] or 0))
+            row["best"] = best[:-3:-1]
             row["spread_count"] += 1
             row["spread_sum"] = row["total"]
             row["spread_squares"] = (100 * price) ** 2 + (row["spread_squares"] or 0)
@@ -239,7 +240,6 @@ TOTALS = Workload(
             "low": ops.min("word"),
             "high": ops.max("n"),
             "mean": ops.avg("n"),
-            "best": ops.top(2, by="n", of="word"),
             "words": ops.approx_count_distinct("word", rsd=0.4),
         },
         _SALES,
@@ -260,6 +260,7 @@ ENDS = Workload(
             "total": ops.sum("price"),
             "all": ops.collect_list("price"),
             "spread": ops.variance("price"),
+            "best": ops.top(2, by="price", of="at"),
         },
         _PRICES,
         time="at",

@@ -23,7 +23,8 @@ class Top(Aggregate):
     """At most `n` records, the best first; of equal ones by `by`, the columns of `of` decide.
 
     Nulls come before all values and NaN after all numbers, as in Spark. A record without `by` does
-    not count.
+    not count. There is no partial: before Spark 4.2 its SQL collects all records of a key in memory
+    to choose some of them.
     """
 
     n: int
@@ -49,22 +50,12 @@ class Top(Aggregate):
         new = [records.column(name).filter(there) for name in self.columns]
         return [self._best(state[0], rows[there.to_numpy(zero_copy_only=False)], new)]
 
-    def merge(self, state: Columns, other: Columns) -> Columns:
-        rows, structs = elements(other[0])
-        return [self._best(state[0], rows, structs.flatten())]
-
     def result(self, state: Columns, output: pa.DataType) -> pa.Array:
         if state[0].type == output:
             return state[0]
         rows, structs = elements(state[0])
         kept = [structs.field(name) for name in self.of]
         return lists_of(rows, _structs(kept, output.value_type), len(state[0]))
-
-    def partial(self, input: AggregateInput) -> Mapping[str, str]:
-        record = f"struct({', '.join(map(input.quoted, self.columns))})"
-        among = f"collect_list({record}) filter (where {input.quoted(self.by)} is not null)"
-        ascending = str(self.smallest).lower()
-        return {"": f"slice(sort_array({among}, {ascending}), 1, {self.n})"}
 
     def _best(self, old: pa.Array, new_rows: Rows, new: Sequence[pa.Array]) -> pa.Array:
         """The best of those that were, and of others, of which the row is told."""

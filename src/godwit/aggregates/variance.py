@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,8 @@ from godwit.aggregates.sum import MAX_DIGITS, Sum
 
 _SQUARES: Final = pa.decimal128(MAX_DIGITS, 0)
 _HALF: Final = 1 << 64  # squares of longs are summed in halves, for the sum of two may be too large
-_MASK: Final = np.uint64((1 << 32) - 1)
-_LIMB: Final = np.uint64(32)
-_ONE: Final = np.uint64(1)
+_LIMB: Final = 1 << 32
+_LIMB_BITS: Final = np.uint64(32)
 
 # For the result, which is exact for up to 10^15 records: 128 bits are too few for it.
 _COUNT: Final = pa.decimal256(15, 0)
@@ -92,20 +91,16 @@ class Variance(OfColumn):
         if self.ordered(input):
             return None
         kind, value = input.type(self.column), input.quoted(self.column)
-        whole = f"cast({value} as bigint)"
         if pa.types.is_decimal(kind):
-            whole = f"cast({value} * cast(1e{kind.scale} as decimal({kind.scale + 1},0)) as bigint)"
-        total = {
-            "_count": f"count({value})",
-            "_sum": f"sum(cast({value} as decimal(28,{getattr(kind, 'scale', 0)})))",
-        }
-        if not _is_long(kind):
-            return total | {"_squares": f"sum(cast({whole} * {whole} as decimal(20,0)))"}
-        square = f"(cast({whole} as decimal(19,0)) * cast({whole} as decimal(19,0)))"
-        return total | {
-            "_squares": f"sum({square} % {_HALF})",
-            "_upper": f"sum(cast({square} div {_HALF} as decimal(20,0)))",
-        }
+            ten = f"cast(1e{kind.scale} as decimal({kind.scale + 1},0))"
+            whole, total = f"cast({value} * {ten} as bigint)", f"sum({value})"
+        else:
+            whole = f"cast({value} as bigint)"
+            total = _exact_sum(whole)
+        sums = {"_sum": total, "_squares": _exact_sum(f"({whole} * {whole})", "unsigned")}
+        if _is_long(kind):
+            sums["_upper"] = _exact_sum(_upper_half(whole))
+        return {"_count": f"count({value})", **sums}
 
     def __str__(self) -> str:
         population = "" if self.sample else ", sample=False"
@@ -128,13 +123,30 @@ def _is_long(kind: pa.DataType) -> bool:
     return bool(kind.bit_width == 64)
 
 
+def _exact_sum(longs: str, sign: Literal["", "unsigned"] = "") -> str:
+    """SQL for the sum of longs as a decimal, several times as fast as that of decimals.
+
+    Of halves so many as an epoch can have fit a long.
+    """
+    upper = f"cast(sum(shiftright{sign}({longs}, 32)) as decimal(20,0))"
+    return f"({upper} * {_LIMB} + sum({longs} & {_LIMB - 1}))"
+
+
+def _upper_half(whole: str) -> str:
+    """SQL for the upper 64 bits of the square of a long, as `_squares` computes them."""
+    high, low = f"shiftright({whole}, 32)", f"({whole} & {_LIMB - 1})"
+    cross, rest = f"({high} * {low})", f"shiftrightunsigned({low} * {low}, 32)"
+    carry = f"shiftright(shiftleft({cross} & {(1 << 31) - 1}, 1) + {rest}, 32)"
+    return f"({high} * {high} + shiftright({cross}, 31) + {carry})"
+
+
 def _squares(whole: Values) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """The lower and the upper 64 bits of the squares."""
     size = np.abs(whole.astype(np.int64, copy=False)).view(np.uint64)  # -2^63 wraps to 2^63
-    high, low = size >> _LIMB, size & _MASK
-    cross = high * low << _ONE
-    lower = low * low + (cross << _LIMB)
-    return lower, high * high + (cross >> _LIMB) + (lower < cross << _LIMB)
+    high, low = size >> _LIMB_BITS, size & np.uint64(_LIMB - 1)
+    cross = high * low << np.uint64(1)
+    lower = low * low + (cross << _LIMB_BITS)
+    return lower, high * high + (cross >> _LIMB_BITS) + (lower < cross << _LIMB_BITS)
 
 
 def _exact_spread(state: Columns) -> Values:

@@ -95,11 +95,11 @@ class Stream:
     ) -> Stream:
         """Fold the records of each key; the output is each changed key with its new results.
 
-        `time` names the column that orders the records of a key for `first` and `last`. With a
-        `delay` it is the event time: records that are further behind the newest one are late and
-        dropped. A key without a record for `ttl` leaves the state. With a `window`, the output is
-        each key and window, when the window closes; a record is late if its windows have closed, or
-        of sessions the one that it would be alone.
+        `time` names the column that orders the records of a key for `first`, `last` and
+        `collect_list`. With a `delay` it is the event time: records that are further behind the
+        newest one are late and dropped. A key without a record for `ttl` leaves the state. With a
+        `window`, the output is each key and window, when the window closes; a record is late if its
+        windows have closed, or of sessions the one that it would be alone.
         """
         with defining(name):
             for result, function in functions.items():
