@@ -146,6 +146,8 @@ def test_what_cannot_work_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(ConfigError, match="key column 'word' is not in the output: k, n"):
         started(gw.delta(uri, key="word"), COLUMNS, tmp_path)
+    with pytest.raises(ConfigError, match=r"'l' is of type list.*no nested columns: cast it"):
+        started(gw.delta(uri, key="l"), "l array<int>", tmp_path)
     with pytest.raises(ConfigError, match=r"'d' is of type .*, which a Delta table cannot have"):
         started(gw.delta(uri), StructType([StructField("d", DayTimeIntervalType())]), tmp_path)
     with pytest.raises(ConfigError, match="column 'Epoch'"):
