@@ -11,6 +11,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+import godwit as gw
+from godwit.spark.sinks.sink import Sink
+
 TIMEOUT = 30.0
 
 
@@ -20,6 +23,12 @@ def cluster() -> Iterator[str]:
     host = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "unused", "log_level": 0})
     brokers = host.list_topics(timeout=TIMEOUT).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+
+
+def quiet(topic: str, servers: str, **named: Any) -> Sink:
+    """A sink of which librdkafka says nothing when the cluster ends before it."""
+    options = {"log_level": 0, **named.pop("options", {})}
+    return gw.kafka(topic, servers, options=options, **named)
 
 
 def make_topics(servers: str, names: Sequence[str]) -> None:

@@ -346,8 +346,8 @@ class Stream:
             raise ConfigError("this query keeps no state: use Spark's own writeStream for it")
         if not isinstance(sink, Sink):
             raise ConfigError(
-                f"{sink!r} is no sink; use files, table, foreach_batch, console or memory of "
-                "godwit, such as gw.files('output')"
+                f"{sink!r} is no sink; use files, table, delta, iceberg, postgres, kafka, "
+                "foreach_batch, console or memory of godwit, such as gw.files('output')"
             )
         flow = Dataflow(((self._node, sink),))
         flow.check()

@@ -45,6 +45,8 @@ def test_with_a_key_the_table_has_the_newest_result_of_each_key(uri: str, tmp_pa
     sink.take(outputs(0, COLUMNS, ("a", 1), (None, 2), ("b", 3), ("a", 4)), "q/0/1")
     sink.take(outputs(1, COLUMNS, (None, 6), ("c", 5), (None, 7)), "q/1/1")
     assert table(uri, "k", "n", "epoch") == [("a", 4, 0), ("b", 3, 0), ("c", 5, 1), (None, 7, 1)]
+    sink.take(outputs(1, COLUMNS, (None, 6), ("c", 5), (None, 7)), "q/1/1")
+    assert DeltaTable(uri).version() == 2
 
 
 def test_a_key_may_have_several_columns_with_any_name(uri: str, tmp_path: Path) -> None:
@@ -144,6 +146,8 @@ def test_what_cannot_work_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(ConfigError, match="key column 'word' is not in the output: k, n"):
         started(gw.delta(uri, key="word"), COLUMNS, tmp_path)
+    with pytest.raises(ConfigError, match=r"'l' is of type list.*no nested columns: cast it"):
+        started(gw.delta(uri, key="l"), "l array<int>", tmp_path)
     with pytest.raises(ConfigError, match=r"'d' is of type .*, which a Delta table cannot have"):
         started(gw.delta(uri), StructType([StructField("d", DayTimeIntervalType())]), tmp_path)
     with pytest.raises(ConfigError, match="column 'Epoch'"):

@@ -13,7 +13,7 @@ import godwit as gw
 from godwit.errors import ConfigError
 from godwit.spark.sinks.kafka import KafkaSink
 from tests.support.arrow_outputs import outputs, started
-from tests.support.kafka import messages
+from tests.support.kafka import messages, quiet
 
 COLUMNS = "key string, value string"
 
@@ -29,7 +29,7 @@ def markers(servers: str, topic: str) -> list[tuple[Any, Any]]:
 
 def test_rows_with_a_value_are_messages(kafka_cluster: str, topic: str, tmp_path: Path) -> None:
     columns = "key string, value binary, headers array<struct<key: string, value: binary>>"
-    sink = started(gw.kafka(topic, kafka_cluster), columns, tmp_path)
+    sink = started(quiet(topic, kafka_cluster), columns, tmp_path)
     header = [{"key": "h", "value": b"1"}, {"key": "none", "value": None}]
     sink.take(outputs(0, columns, ("a", b"1", header), (None, b"2", None)), "q/0/1")
     found = {one.value(): (one.key(), one.headers()) for one in messages(kafka_cluster, topic)}
@@ -43,7 +43,7 @@ def test_an_epoch_is_sent_once(
     """With a marker in a topic of its own; an epoch without rows has none."""
 
     def start() -> KafkaSink:
-        sink = started(gw.kafka(topic, kafka_cluster, transactional_id=id), COLUMNS, tmp_path)
+        sink = started(quiet(topic, kafka_cluster, transactional_id=id), COLUMNS, tmp_path)
         assert isinstance(sink, KafkaSink)
         return sink
 
@@ -61,20 +61,20 @@ def test_an_epoch_is_sent_once(
 def test_a_marker_is_found_behind_those_of_many_others(
     kafka_cluster: str, topic: str, tmp_path: Path
 ) -> None:
-    sink = started(gw.kafka(topic, kafka_cluster), COLUMNS, tmp_path)
+    sink = started(quiet(topic, kafka_cluster), COLUMNS, tmp_path)
     sink.take(outputs(0, COLUMNS, ("a", "1")), "q/0/1")
     producer = Producer({"bootstrap.servers": kafka_cluster})
     for _ in range(1200):
         producer.produce(f"{topic}-godwit", key=b"other", value=b"{}", partition=0)
     assert producer.flush(30) == 0
-    started(gw.kafka(topic, kafka_cluster), COLUMNS, tmp_path).take(
+    started(quiet(topic, kafka_cluster), COLUMNS, tmp_path).take(
         outputs(0, COLUMNS, ("a", "1")), "q/0/1"
     )
     assert sent(kafka_cluster, topic) == [(b"a", b"1")]
 
 
 def test_an_id_of_another_query_is_refused(kafka_cluster: str, topic: str, tmp_path: Path) -> None:
-    sink = started(gw.kafka(topic, kafka_cluster, transactional_id="one"), COLUMNS, tmp_path)
+    sink = started(quiet(topic, kafka_cluster, transactional_id="one"), COLUMNS, tmp_path)
     sink.take(outputs(0, COLUMNS, ("a", "1")), "q/0/1")
     with pytest.raises(ConfigError, match=r"transactional id one .* is that of another query, q"):
         sink.take(outputs(5, COLUMNS, ("a", "1")), "other/5/1")
@@ -88,7 +88,7 @@ def test_after_a_failure_the_next_delivery_has_a_producer_of_its_own(
     def fail() -> None:
         raise InterruptedError
 
-    sink = started(gw.kafka(topic, kafka_cluster), COLUMNS, tmp_path)
+    sink = started(quiet(topic, kafka_cluster), COLUMNS, tmp_path)
     sink.take(outputs(0, COLUMNS, ("a", "1")), "q/0/1")
     with pytest.raises(InterruptedError):
         sink.take(outputs(1, COLUMNS, ("b", "2"), meanwhile=fail), "q/1/1")
@@ -101,7 +101,7 @@ def test_more_messages_than_the_producer_has_room_for(
     kafka_cluster: str, topic: str, tmp_path: Path
 ) -> None:
     options = {"queue.buffering.max.messages": 10}
-    sink = started(gw.kafka(topic, kafka_cluster, options=options), COLUMNS, tmp_path)
+    sink = started(quiet(topic, kafka_cluster, options=options), COLUMNS, tmp_path)
     rows = [(None, str(number)) for number in range(100)]
     sink.take(outputs(0, COLUMNS, *rows), "q/0/1")
     assert len(messages(kafka_cluster, topic)) == 100
@@ -120,7 +120,7 @@ def test_other_rows_are_json(
     spark: SparkSession, kafka_cluster: str, topic: str, tmp_path: Path, key: Any, expected: Any
 ) -> None:
     columns = "`my ``k``` string, Day date, n bigint"
-    sink = started(gw.kafka(topic, kafka_cluster, key=key), columns, tmp_path)
+    sink = started(quiet(topic, kafka_cluster, key=key), columns, tmp_path)
     rows = spark.sql("SELECT 'a' AS `my ``k```, DATE '2024-01-02' AS Day, 1L AS n")
     assert not sink.deliver_files(7, [], "q/7/1")
     sink.deliver(7, rows, "q/7/1", 1)
@@ -144,7 +144,7 @@ def test_an_output_that_makes_no_messages_is_refused(
     kafka_cluster: str, topic: str, tmp_path: Path, columns: str, key: str | None, told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
-        started(gw.kafka(topic, kafka_cluster, key=key), columns, tmp_path)
+        started(quiet(topic, kafka_cluster, key=key), columns, tmp_path)
 
 
 def test_topics_must_be_there(
@@ -152,15 +152,15 @@ def test_topics_must_be_there(
 ) -> None:
     """The mock cluster makes none, so this one cannot make that of markers."""
     with pytest.raises(ConfigError, match="the Kafka topic none does not exist; create it"):
-        started(gw.kafka("none", kafka_cluster), COLUMNS, tmp_path)
+        started(quiet("none", kafka_cluster), COLUMNS, tmp_path)
     monkeypatch.setattr(sys.modules[KafkaSink.__module__], "TIMEOUT", 2.0)
     with pytest.raises(ConfigError, match=r"for markers.*create it with cleanup\.policy=compact"):
-        started(gw.kafka(topic, kafka_cluster, marker_topic="none"), COLUMNS, tmp_path)
+        started(quiet(topic, kafka_cluster, marker_topic="none"), COLUMNS, tmp_path)
     with pytest.raises(ConfigError, match="the Kafka topic counts cannot be used"):
-        started(gw.kafka("counts", "127.0.0.1:1", options={"log_level": 0}), COLUMNS, tmp_path)
+        started(quiet("counts", "127.0.0.1:1"), COLUMNS, tmp_path)
     monkeypatch.setitem(sys.modules, "confluent_kafka.admin", None)
     with pytest.raises(ConfigError, match=r"pip install 'godwit\[kafka\]'"):
-        started(gw.kafka(topic, kafka_cluster), COLUMNS, tmp_path)
+        started(quiet(topic, kafka_cluster), COLUMNS, tmp_path)
 
 
 def test_credentials_are_not_shown() -> None:

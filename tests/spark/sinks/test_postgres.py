@@ -78,18 +78,19 @@ def test_two_drivers_wait_for_each_other(dsn: str, tmp_path: Path) -> None:
     """The second one finds what the first one has committed."""
     first = started(gw.postgres(dsn, "counts"), COLUMNS, tmp_path)
     second = started(gw.postgres(dsn, "counts"), COLUMNS, tmp_path)
-    epoch = outputs(0, COLUMNS, ("a", 1))
+    first.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    epoch = outputs(1, COLUMNS, ("b", 2))
     with ThreadPoolExecutor() as threads:
 
         def overtake() -> None:
-            waiting.append(threads.submit(second.take, epoch, "q/0/1"))
+            waiting.append(threads.submit(second.take, epoch, "q/1/1"))
             held = "SELECT count(*) FROM pg_locks WHERE NOT granted"
             while query(dsn, held) == [(0,)]:
                 assert not waiting[0].done()
 
         waiting: list[Future[None]] = []
-        first.take(outputs(0, COLUMNS, ("a", 1), meanwhile=overtake), "q/0/1")
-    assert table(dsn) == [("a", 1, 0)]
+        first.take(outputs(1, COLUMNS, ("b", 2), meanwhile=overtake), "q/1/1")
+    assert table(dsn) == [("a", 1, 0), ("b", 2, 1)]
 
 
 def test_a_driver_that_was_overtaken_is_refused(dsn: str, tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def place(
             servers = request.getfixturevalue("kafka_cluster")
             topic = request.getfixturevalue("topic")
             yield Place(
-                lambda: gw.kafka(topic, servers),
+                lambda: kafka.quiet(topic, servers),
                 lambda: [(row["epoch"], row["n"]) for row in kafka.values(servers, topic)],
                 checkpoint,
             )

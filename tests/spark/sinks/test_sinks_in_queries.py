@@ -50,7 +50,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             servers = request.getfixturevalue("kafka_cluster")
             topic = request.getfixturevalue("topic")
             yield (
-                lambda: gw.kafka(topic, servers, key="word"),
+                lambda: kafka.quiet(topic, servers, key="word"),
                 lambda: told(kafka.values(servers, topic)),
             )
         case "postgres":

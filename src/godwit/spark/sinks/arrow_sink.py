@@ -131,12 +131,17 @@ def hushed(told: str, secrets: Iterable[str]) -> str:
     return re.sub(r"://[^\s@/]*@", "://***@", told)
 
 
-def check_key(key: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse a key that is not among the columns of the output."""
-    for column in key:
-        if column not in names:
+def check_key(key: Sequence[str], columns: pa.Schema) -> None:
+    """Refuse a key that is not among the columns of the output, or cannot be compared."""
+    for name in key:
+        if name not in columns.names:
             raise ConfigError(
-                f"the sink's key column '{column}' is not in the output: {', '.join(names)}"
+                f"the sink's key column '{name}' is not in the output: {', '.join(columns.names)}"
+            )
+        if pa.types.is_nested(columns.field(name).type):
+            raise ConfigError(
+                f"the sink's key column '{name}' is of type {columns.field(name).type}; a key has "
+                "no nested columns: cast it"
             )
 
 

@@ -66,7 +66,7 @@ class DeltaSink(ArrowSink):
     def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
         need("deltalake", "delta")
         check_no_epoch(schema)
-        check_key(self.key, schema.names)
+        check_key(self.key, to_arrow(schema))
         try:
             self._check_table(schema)
             query = started(checkpoint)

@@ -87,12 +87,12 @@ class KafkaSink(ArrowSink):
 
     def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
         need("confluent_kafka.admin", "kafka")
-        self._is_raw = "value" in schema.names
+        self._opened, self._is_raw = None, "value" in schema.names
         if self._is_raw:
             self._check_messages(to_arrow(schema))
         else:
             check_no_epoch(schema)
-            check_key(self.key, schema.names)
+            check_key(self.key, to_arrow(schema))
         from confluent_kafka import KafkaException
 
         try:

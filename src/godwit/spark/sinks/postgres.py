@@ -66,7 +66,7 @@ class PostgresSink(ArrowSink):
     def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
         need("adbc_driver_postgresql.dbapi", "postgres")
         check_no_epoch(schema)
-        check_key(self.key, schema.names)
+        check_key(self.key, to_arrow(schema))
         try:
             with self._transaction() as cursor:
                 if _one(cursor, "SELECT current_setting('server_version_num')::int") < OLDEST:
