@@ -311,15 +311,13 @@ def test_windows_have_the_results_of_sparks_own(
     for batch in batches:
         feed.add(batch)
     cast = ["user", f"CAST(at AS {kind}) AS at", "n"]
-    job = (
-        gw.stream(feed.stream(spark).selectExpr(*cast))
-        .aggregate("w", key="user", window=window, time="at", delay="9 days", n=gw.count())
-        .to(gw.foreach_batch(sink))
-    )
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
-        job.start(tmp_path / "checkpoint").finish()
+        stream = gw.stream(feed.stream(spark).selectExpr(*cast)).aggregate(
+            "w", key="user", window=window, time="at", delay="9 days", n=gw.count()
+        )
+        stream.to(gw.foreach_batch(sink)).start(tmp_path / "checkpoint").finish()
         rows = spark.read.schema(feed.ddl).parquet(str(feed.directory)).selectExpr(*cast)
         counted = rows.groupBy("user", of_spark("at").alias("w")).count()
         expected = counted.select("user", "w.start", "count").collect()

@@ -43,8 +43,8 @@ def codes(groups: Rows, *values: Places) -> list[Places]:
     """Numbers for each of several columns that are in the order of (group, value), all together.
 
     >>> begin, end = codes(np.array([0, 1]), np.array([900, -5]), np.array([910, 8]))
-    >>> begin[0] < end[0] < begin[1] < end[1]
-    True
+    >>> np.argsort([*begin, *end]).tolist()  # group 0 first
+    [0, 2, 1, 3]
     """
     every = np.concatenate(values)
     if not len(every):
