@@ -8,6 +8,8 @@ import pytest
 
 import godwit as gw
 from godwit.errors import ConfigError, IncompatibleError
+from godwit.operators.join import JoinOperator
+from godwit.spark.initial_state import tables_of
 from godwit.testing import Simulation
 
 SHOWN = "ad long, at timestamp, price long"
@@ -96,6 +98,25 @@ def test_columns_are_the_key_then_those_of_each_side() -> None:
     ]
 
 
+def test_a_key_may_be_called_like_the_column_of_a_side() -> None:
+    simulation = Simulation(job("left_id long, x int", "left_id long, x int", on="left_id"))
+    simulation.feed(left=[{"left_id": 1, "x": 2}], right=[{"left_id": 1, "x": 3}])
+    assert simulation.outputs() == [{"left_id": 1, "left_x": 2, "right_x": 3}]
+
+
+def test_the_state_of_a_join_cannot_be_given_at_the_start() -> None:
+    (join,) = job(**WITHIN)._stream._steps
+    assert isinstance(join, JoinOperator)
+    with pytest.raises(ConfigError, match="operator 'seen', a join, cannot be given at the start"):
+        tables_of({"seen": {}}, [join])
+
+
+def test_inputs_behind_an_operator_are_refused() -> None:
+    counts = gw.stream(SHOWN).aggregate("counts", key="ad", n=gw.count())
+    with pytest.raises(ConfigError, match="without a stateful operator"):
+        counts.join("seen", gw.stream(CLICKS), on="ad")
+
+
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_semi_and_anti_give_the_columns_of_the_left(how: Any) -> None:
     simulation = Simulation(job(how=how, **WITHIN))
@@ -133,6 +154,10 @@ def test_without_bounds_a_semi_join_keeps_a_key_of_the_right_once() -> None:
         (WITHIN | {"time": ("price", "user")}, "cast one of them"),
         (WITHIN | {"time": ("at", "at", "at")}, "time is a column, or one of the left and one of"),
         (WITHIN | {"time": "ad"}, "its time 'ad' cannot be in the key"),
+        (
+            WITHIN | {"time": ("price", "ad"), "on": "at"},
+            "its event time 'price' is of type int64, not a timestamp",
+        ),
         ({"on": "who"}, "on the left, key column 'who' is not in the input: ad, at, price"),
         ({"on": {"ad": "who"}}, "on the right, key column 'who' is not in the input: ad, at, user"),
         ({"on": []}, "a key needs at least one column"),

@@ -77,13 +77,15 @@ class JoinOperator:
             keys = definition.key_schema(joining.key, input)
             allowed = None
             if within is not None:
-                allowed = definition.watermark_delay(input.field(TIME), delay)
+                time = input.field(TIME).with_name(joining.times[0])
+                allowed = definition.watermark_delay(time, delay)
             once = how in FROM_LEFT
             columns = [
-                _columns(input, kind, time) for kind, time in zip(KINDS, joining.times, strict=True)
+                _columns(input, keys, kind, called)
+                for kind, called in zip(KINDS, joining.times, strict=True)
             ]
             if once:  # of the right only key and time matter
-                columns[1] = {column: time for column, time in columns[1].items() if column == TIME}
+                columns[1] = {column: name for column, name in columns[1].items() if column == TIME}
             stay = (None, None) if within is None else (within[1], -within[0])
             kept = how in ("left", "full", "anti"), how in ("right", "full")
             left, right = (
@@ -147,9 +149,10 @@ class JoinOperator:
         return TableSpec(side.kind, self.key, pa.schema(sub), pa.schema(values))
 
 
-def _columns(input: pa.Schema, kind: str, time: str) -> dict[str, str]:
+def _columns(input: pa.Schema, key: pa.Schema, kind: str, time: str) -> dict[str, str]:
     """The columns of one input, the time first, with their own names."""
-    own = [column for column in input.names if column.startswith(f"{kind}_")]
+    others = [column for column in input.names if column not in key.names]
+    own = [column for column in others if column.startswith(f"{kind}_")]
     named = {column: column.removeprefix(f"{kind}_") for column in own}
     return ({TIME: time} if TIME in input.names else {}) | named
 

@@ -14,28 +14,30 @@ from godwit.model.ids import Epoch, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.operators.base import Operator
 from godwit.operators.event_machine import EventMachine
-from godwit.operators.expiring import EXPIRY
 from godwit.operators.initial_state import Load
-from godwit.operators.join import LEAVING
-from godwit.operators.windowed import CLOSING
+from godwit.operators.join import JoinOperator
 from godwit.spark.operator_job import job_settings, plan
 from godwit.spark.pinning import Pinning
 from godwit.spark.route import column
 from godwit.spark.types import to_arrow, to_spark
 from godwit.state.timed import is_timed
 
-TIMERS = (CLOSING, EXPIRY, *LEAVING)
 Initial = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 
 
 def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[str, DataFrame]]:
     """The initial state by operator and table, checked against the operators' tables."""
     tables = {operator.name: operator.tables for operator in operators}
+    joins = {operator.name for operator in operators if isinstance(operator, JoinOperator)}
     windowed = {o.name: isinstance(o, EventMachine) and bool(o.window) for o in operators}
     given: dict[str, dict[str, DataFrame]] = {}
     for name, state in initial.items():
         if name not in tables:
             raise ConfigError(f"initial state for unknown operator '{name}'")
+        if name in joins:
+            raise ConfigError(
+                f"the state of operator '{name}', a join, cannot be given at the start"
+            )
         specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
         if windowed[name] or any(spec.name in TIMERS for spec in tables[name]):
             raise ConfigError(
