@@ -105,16 +105,21 @@ def test_a_key_may_be_called_like_the_column_of_a_side() -> None:
 
 
 def test_the_state_of_a_join_cannot_be_given_at_the_start() -> None:
-    (join,) = job(**WITHIN)._stream._steps
+    join = job(**WITHIN)._flow.operators["seen"].step
     assert isinstance(join, JoinOperator)
     with pytest.raises(ConfigError, match="operator 'seen', a join, cannot be given at the start"):
         tables_of({"seen": {}}, [join])
 
 
-def test_inputs_behind_an_operator_are_refused() -> None:
-    counts = gw.stream(SHOWN).aggregate("counts", key="ad", n=gw.count())
-    with pytest.raises(ConfigError, match="without a stateful operator"):
-        counts.join("seen", gw.stream(CLICKS), on="ad")
+def test_what_operators_put_out_is_joined() -> None:
+    """Also with the stream that they are over."""
+    shown = gw.stream(SHOWN)
+    counts = shown.aggregate("counts", key="ad", n=gw.count())
+    simulation = Simulation(shown.join("seen", counts, on="ad").to(gw.console()))
+    simulation.feed([show(1, 0), show(2, 0), show(1, 1)])
+    simulation.feed([show(2, 5)])
+    found = [(row["ad"], row["n"]) for row in simulation.outputs()]
+    assert sorted(found) == [(1, 2), (1, 2), (2, 1), (2, 1), (2, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("how", ["semi", "anti"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from godwit.api.handles import Draining, Handover, Migration, Scheduled
 from godwit.errors import ConfigError, FencedError, GodwitError, RefusedError
+from godwit.inspect.graph import GraphView
 from godwit.inspect.targets import Measured, Planner, target
 from godwit.log.history import History
 from godwit.log.layout import SPARK
@@ -91,6 +92,20 @@ class Query:
     @property
     def is_active(self) -> bool:
         return bool(self.spark_query.isActive)
+
+    def explain(self) -> None:
+        """Print the graph of operators: what they take, where it goes, watermarks and workers.
+
+        >>> query.explain()
+        counts: aggregate by word
+          from  source FileSource[.../input]
+          to    files in .../output
+          3 workers, 4,096 bins, no event time
+        """
+        driver = self._driver
+        described = {name: one.describe() for name, one in driver.operators.items()}
+        routings = {name: driver.routing(name) for name in driver.operators}
+        print(GraphView(driver.graph, described, routings, driver.published.time.watermarks))
 
     def routing(self, operator: str | None = None) -> Routing:
         """The routing of the newest epoch that has begun."""

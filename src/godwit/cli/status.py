@@ -1,7 +1,7 @@
 """`godwit status CHECKPOINT`: what a query is doing."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from godwit.cli.command import add_command
@@ -22,6 +22,7 @@ from godwit.storage.location import open_store
 EXAMPLES = """\
 examples:
   godwit status /data/checkpoints/counts
+  godwit status /data/checkpoints/counts --graph
   godwit status /data/checkpoints/counts --json | jq .operators.counts.workers
 """
 
@@ -35,6 +36,7 @@ def add_to(commands: Any) -> None:
         description="Tell what a query is doing, from its checkpoint; the query may be running.",
         examples=EXAMPLES,
     )
+    parser.add_argument("--graph", action="store_true", help="how its operators hang together")
     add_json(parser)
 
 
@@ -42,6 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     overview = Overview.of(open_store(arguments.checkpoint))
     if arguments.json:
         print_json(to_json(overview))
+        return 0
+    if arguments.graph:
+        print(overview.graph)
         return 0
     driver = overview.driver
     print(f"epoch {overview.epoch}" + _in_flight(overview) + _backlog(overview))
@@ -69,7 +74,9 @@ def to_json(overview: Overview) -> dict[str, Any]:
     A driver that is `gone` is not running; of one on another host that is not known. What waits
     for it now, nobody has looked at.
     """
-    data = asdict(overview)
+    data = asdict(replace(overview, graph=None))
+    if overview.graph:
+        data["graph"] = overview.graph.graph.to_json()
     if overview.driver.gone:
         data |= {"backlog": None, "unread": None}
     data["driver"]["gone"] = overview.driver.gone

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from godwit.errors import ConfigError
+from godwit.inspect.graph import GraphView
 from godwit.inspect.sizes import Sizes, bytes_by_bin, rows_by_bin, seconds_left
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent
 from godwit.log.requests import RefusedRequest, WaitingRequest
 from godwit.migration.migration import EndedMigration, OpenMigration, OperatorMigrations
 from godwit.migration.strategies import left
+from godwit.model.graph import Graph
 from godwit.model.ids import Epoch, ExecutorId, SlotId, WorkerId
 from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.requests import MigrateRequest
@@ -149,12 +151,16 @@ class Overview:
     waiting: tuple[WaitingRequest, ...] = ()
     refused: tuple[RefusedRequest, ...] = ()
     unread: UnreadFiles | None = None
+    graph: GraphView | None = None
 
     @classmethod
     def of(cls, checkpoint: Location) -> "Overview":
         history = History.inspect(checkpoint)
         manifest, intent = newest(history)
         generations = history.generations()
+        # An operator that was added since is in the next intent.
+        first = next(iter(intent.routings.values()))
+        routings = {name: intent.routings.get(name, first) for name in manifest.operators}
         return cls(
             checkpoint=str(history.checkpoint),
             epoch=manifest.epoch,
@@ -163,13 +169,20 @@ class Overview:
             pace=history.pace(),
             driver=generations[-1],
             operators={
-                name: _operator(history, name, manifest, intent) for name in manifest.operators
+                name: _operator(history, name, manifest, intent, routings[name])
+                for name in manifest.operators
             },
             executors=_executors(intent),
             handovers=_handovers(manifest, intent),
             waiting=tuple(history.requests.waiting(after=intent.taken)),
             refused=_refused(history, intent),
             unread=intent.unread,
+            graph=GraphView(
+                manifest.graph or Graph.chain(list(manifest.operators)),
+                manifest.operators,
+                routings,
+                intent.watermarks,
+            ),
         )
 
     def operator(self, name: str | None) -> OperatorView:
@@ -239,8 +252,9 @@ def _handovers(manifest: Manifest, intent: Intent) -> tuple[HandoverState, ...]:
     return tuple(sorted(now, key=lambda handover: handover.id))
 
 
-def _operator(history: History, name: str, manifest: Manifest, intent: Intent) -> OperatorView:
-    routing = intent.routings[name]
+def _operator(
+    history: History, name: str, manifest: Manifest, intent: Intent, routing: Routing
+) -> OperatorView:
     trees = [tree.unpack() for tree in manifest.trees[name].values()]
     sizes = bytes_by_bin(trees, routing.bins)
     rows = rows_by_bin(trees, routing.bins)

@@ -14,8 +14,10 @@ from godwit.model.ids import Epoch, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.operators.base import Operator
 from godwit.operators.event_machine import EventMachine
+from godwit.operators.expiring import EXPIRY
 from godwit.operators.initial_state import Load
 from godwit.operators.join import JoinOperator
+from godwit.operators.windowed import CLOSING
 from godwit.spark.operator_job import job_settings, plan
 from godwit.spark.pinning import Pinning
 from godwit.spark.route import column
@@ -39,7 +41,7 @@ def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict
                 f"the state of operator '{name}', a join, cannot be given at the start"
             )
         specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
-        if windowed[name] or any(spec.name in TIMERS for spec in tables[name]):
+        if windowed[name] or any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
             raise ConfigError(
                 f"operator '{name}' has windows, a ttl or `within`: its state depends on event "
                 "time and cannot be given at the start"

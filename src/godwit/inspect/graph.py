@@ -1,0 +1,54 @@
+"""The graph of a query as text."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from godwit.model.description import OperatorDescription
+from godwit.model.graph import Graph, Parents
+from godwit.model.routing import Routing
+from godwit.model.schema import parse
+from godwit.model.text import plural
+from godwit.model.time import show
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """How the operators of a query hang together, and how far each is.
+
+    >>> from godwit.model.graph import Outlet
+    >>> inputs, outlet = {"counts": (Parents((), (0,)),)}, Outlet("files in out", ("counts",))
+    >>> graph = Graph(inputs, (outlet,), ("words",))
+    >>> described = OperatorDescription("aggregate", "word STRING", "word STRING, n BIGINT", {})
+    >>> view = GraphView(graph, {"counts": described}, {"counts": Routing.even(64, 2)}, {})
+    >>> print(view)
+    counts: aggregate by word
+      from  source words
+      to    files in out
+      2 workers, 64 bins, no event time
+    """
+
+    graph: Graph
+    operators: Mapping[str, OperatorDescription]
+    routings: Mapping[str, Routing]
+    watermarks: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return "\n".join(line for name in self.graph.inputs for line in self._lines(name))
+
+    def _lines(self, name: str) -> Iterator[str]:
+        described, routing = self.operators[name], self.routings[name]
+        window = f" in windows of {described.window}" if described.window else ""
+        yield f"{name}: {described.kind} by {', '.join(parse(described.key).names)}{window}"
+        for parents in self.graph.inputs[name]:
+            yield f"  from  {self._told(parents)}"
+        after = [one for one in self.graph.inputs if name in self.graph.before(one)]
+        sinks = [outlet.sink for outlet in self.graph.outlets if name in outlet.operators]
+        yield f"  to    {', '.join([*after, *sinks]) or 'nobody'}"
+        watermark = self.watermarks.get(name)
+        time = "no event time" if watermark is None else f"watermark {show(watermark)}"
+        yield f"  {plural(routing.workers, 'worker')}, {plural(routing.bins, 'bin')}, {time}"
+
+    def _told(self, parents: Parents) -> str:
+        known = self.graph.sources
+        sources = [f"source {known[one] if one < len(known) else one}" for one in parents.sources]
+        return ", ".join([*parents.operators, *sources])
