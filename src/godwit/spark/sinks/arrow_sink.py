@@ -88,23 +88,23 @@ class Delivered:
     epoch: int
     commit: str
 
-    def has(self, epoch: int, commit: str, target: str) -> bool:
+    def has(self, epoch: int, commit: str, where: str) -> bool:
         """Whether the target has this commit; an error if it has another one, or a later one."""
         if self.commit == commit:
             return True
         if self.epoch < epoch:
             return False
         raise ConfigError(
-            f"{target} has epoch {self.epoch} of commit {self.commit}, but this query delivers "
+            f"{where} has epoch {self.epoch} of commit {self.commit}, but this query delivers "
             f"epoch {epoch} of commit {commit}: its checkpoint was restored since, or another "
             f"driver has taken it over. After a restore, name another target, or bring this one "
             "back to the restored epoch as the guide to sinks tells. Nothing was changed"
         )
 
-    def check_start(self, checkpoint: str, target: str) -> None:
+    def check_start(self, checkpoint: str, where: str) -> None:
         """Refuse what is later than all that the query in a checkpoint has published."""
         if (last := History(open_store(checkpoint)).last()) is not None:
-            self.has(last.epoch, last.id, target)
+            self.has(last.epoch, last.id, where)
 
 
 def started(checkpoint: str) -> str | None:
