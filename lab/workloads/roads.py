@@ -57,7 +57,7 @@ def tolls(
 
     It is 2 (cars - 50)^2, if there are more than 50 cars and their average speed is below 40;
     otherwise nothing. (Linear Road looks at the speed of five minutes, and charges nothing near an
-    accident.) State: speeds for each car, segment and window, and for each segment and window.
+    accident.) State: speeds for each car, segment and pane, and for each segment and window.
     """
     by_car = gw.stream(reports(events, cars, segments=segments)).aggregate(
         "cars",

@@ -71,7 +71,7 @@ def q5(
 ) -> gw.Stream:
     """The auctions with most bids in each sliding window, all of them if several have as many.
 
-    State: a count for each auction and window.
+    State: a count for each auction and pane.
     """
     counts = hot_items(events, length, slide, delay)
     return counts.transform(lambda rows: rows.withColumnRenamed("window_end", "window")).windows(
