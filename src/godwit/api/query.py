@@ -99,8 +99,8 @@ class Query:
         >>> query.explain()
         counts: aggregate by word
           from  source FileSource[.../input]
-          to    files in .../output
-          3 workers, 4,096 bins, no event time
+          to    FunctionSink
+          2 workers, 16 bins, no event time
         """
         driver = self._driver
         described = {name: one.describe() for name, one in driver.operators.items()}
