@@ -19,10 +19,10 @@ USERS: Final = ("postgres", "nobody")  # a server refuses to be run by root
 
 def programs() -> Path | None:
     """Where the programs of the newest server are."""
-    found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if on_path := shutil.which("initdb"):
-        found.append(Path(on_path))
-    return max(found, key=lambda path: path.parts[-3]).parent if found else None
+        return Path(on_path).resolve().parent
+    found = [*Path("/usr/lib/postgresql").glob("*/bin")]  # where Debian keeps them
+    return max(found, key=lambda path: float(path.parent.name), default=None)
 
 
 @contextmanager
