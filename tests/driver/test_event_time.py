@@ -73,6 +73,13 @@ def test_of_operators_before_it_the_one_behind_counts() -> None:
     assert watermarks(operators, clocks, {}, set(), graph) == {"a": 9}
 
 
+def test_what_puts_out_rows_behind_its_watermark_holds_those_behind_it_back() -> None:
+    """A join's rows wait for others: the next operator expects them for as long."""
+    operators = {"a": SimpleNamespace(delay=0, lag=6), "b": operator(1)}
+    assert watermarks(operators, {"a": (10,)}, {}, set()) == {"a": 10, "b": 3}
+    assert watermarks(operators, {"a": (10,)}, {}, {"a"}) == {"a": END, "b": END}
+
+
 def test_where_a_source_comes_in_besides_its_clock_counts_too() -> None:
     operators = {"a": operator(1), "b": operator(0)}
     graph = Graph({"a": (Parents((), (0,)),), "b": (Parents(("a",)), Parents((), (1,)))})

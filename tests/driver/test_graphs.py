@@ -6,18 +6,31 @@ from pathlib import Path
 import pytest
 
 import godwit.operators as ops
+from godwit.driver.driver import Driver
 from godwit.errors import ConfigError, IncompatibleError
-from godwit.model.graph import Graph, Parents
+from godwit.migration.strategies import fluid
+from godwit.model.graph import Graph, Outlet, Parents
+from godwit.model.routing import Routing
 from godwit.operators import AggregateOperator
 from tests.support.simulated import COUNTS, WORDS, begin, content, drive, publish
 
 SUMS = AggregateOperator.of("sums", "word", {"total": ops.sum("n")}, WORDS)
+
+
+def settle(driver: Driver, epoch: int) -> None:
+    """Publish an epoch without data, and let Spark commit it: it has reached all sinks."""
+    publish(driver, epoch)
+    commits = Path(str(driver.checkpoint)) / "spark" / "commits"
+    commits.mkdir(parents=True, exist_ok=True)
+    (commits / str(epoch)).touch()
+
+
 BOTH = Graph({"counts": (Parents((), (0,)),), "sums": (Parents((), (0,)),)})
 
 
 @pytest.mark.parametrize("gone", ["counts", "sums"])
 def test_no_operator_goes_unless_it_is_dropped(tmp_path: Path, gone: str) -> None:
-    publish(drive(tmp_path, COUNTS, SUMS, graph=BOTH, workers=2, bins=16), 0)
+    settle(drive(tmp_path, COUNTS, SUMS, graph=BOTH, workers=2, bins=16), 0)
     written = content(tmp_path)
     kept = SUMS if gone == "counts" else COUNTS
     match = rf"'{gone}'.*no longer has it, but {kept.name}\. .*start with drop=\['{gone}'\]"
@@ -36,7 +49,7 @@ def test_an_operator_that_the_query_has_is_not_dropped(tmp_path: Path) -> None:
 
 def test_what_an_operator_gets_is_the_same_over_restarts(tmp_path: Path) -> None:
     """Also an operator that is added comes behind others, not before them."""
-    publish(drive(tmp_path, COUNTS, workers=2, bins=16), 0)
+    settle(drive(tmp_path, COUNTS, workers=2, bins=16), 0)
     match = "'counts'.*it got a source, and now gets 'sums'"
     with pytest.raises(IncompatibleError, match=match):
         drive(tmp_path, SUMS, COUNTS)
@@ -45,20 +58,58 @@ def test_what_an_operator_gets_is_the_same_over_restarts(tmp_path: Path) -> None
         drive(tmp_path, COUNTS, SUMS, graph=BOTH)
 
 
-def test_an_added_operator_is_in_an_epoch_that_was_decided_without_it(tmp_path: Path) -> None:
-    publish(drive(tmp_path, COUNTS, workers=3, bins=16), 0)
-    begin(drive(tmp_path, COUNTS), 1)
+def test_an_added_operator_goes_with_those_before_it(tmp_path: Path) -> None:
+    driver = drive(tmp_path, COUNTS, workers=3, bins=16)
+    publish(driver, 0)
+    driver.requests.migrate("counts", Routing.even(16, 2), strategy=fluid())
+    settle(driver, 1)
     driver = drive(tmp_path, COUNTS, SUMS)
-    assert driver.routing("sums") == driver.routing("counts")
-    assert publish(driver, 1).operators.keys() == {"counts", "sums"}
-    publish(driver, 2)
-    assert drive(tmp_path, COUNTS, SUMS).routing("sums").workers == 3
+    assert driver.routing("sums") == Routing.even(16, 2)
+    assert publish(driver, 2).operators.keys() == {"counts", "sums"}
+    assert drive(tmp_path, COUNTS, SUMS).routing("sums").workers == 2
 
 
-def test_a_dropped_operator_is_not_in_an_epoch_that_was_decided_with_it(tmp_path: Path) -> None:
-    publish(drive(tmp_path, COUNTS, SUMS, workers=2, bins=16), 0)
-    begin(drive(tmp_path, COUNTS, SUMS), 1)
-    assert publish(drive(tmp_path, COUNTS, drop=["sums"]), 1).operators.keys() == {"counts"}
+def test_a_graph_does_not_change_while_an_epoch_is_decided_and_not_published(
+    tmp_path: Path,
+) -> None:
+    """Its intent says nothing of an operator that is new."""
+    begin(drive(tmp_path, COUNTS, workers=2, bins=16), 0)
+    match = "'sums'.*epoch 0 was decided without it.*Start the query once as it was"
+    with pytest.raises(IncompatibleError, match=match):
+        drive(tmp_path, COUNTS, SUMS)
+    driver = drive(tmp_path, COUNTS)
+    publish(driver, 0)
+    begin(driver, 1)
+    with pytest.raises(IncompatibleError, match=r"'sums'.*epoch 1 was decided with another graph"):
+        drive(tmp_path, COUNTS, SUMS)
+    settle(drive(tmp_path, COUNTS), 1)
+    publish(drive(tmp_path, COUNTS, SUMS), 2)
+    begin(drive(tmp_path, COUNTS, SUMS), 3)
+    with pytest.raises(IncompatibleError, match=r"'sums'.*epoch 3 was decided with another graph"):
+        drive(tmp_path, COUNTS, drop=["sums"])
+
+
+def test_a_graph_does_not_change_while_an_epoch_may_not_have_reached_all_sinks(
+    tmp_path: Path,
+) -> None:
+    one = replace(Graph.chain(["counts"]), outlets=(Outlet("a", ("counts",)),))
+    two = replace(one, outlets=(*one.outlets, Outlet("b", ("counts",))))
+    publish(drive(tmp_path, COUNTS, graph=one, workers=2, bins=16), 0)
+    match = "'counts'.*epoch 0 may not have reached all sinks"
+    with pytest.raises(IncompatibleError, match=match):
+        drive(tmp_path, COUNTS, graph=two)
+    moved = replace(one, outlets=(Outlet("elsewhere", ("counts",)),))
+    drive(tmp_path, COUNTS, graph=moved)
+    settle(drive(tmp_path, COUNTS, graph=one), 1)
+    drive(tmp_path, COUNTS, graph=two)
+
+
+def test_an_operator_stays_with_its_sources(tmp_path: Path) -> None:
+    graph = replace(Graph.chain(["counts"]), sources=("clicks", "views"))
+    publish(drive(tmp_path, COUNTS, graph=graph, workers=2, bins=16), 0)
+    other = replace(graph, inputs={"counts": (Parents((), (1,)),)})
+    with pytest.raises(IncompatibleError, match=r"'counts'.*gets other sources than before"):
+        drive(tmp_path, COUNTS, graph=other)
 
 
 @pytest.mark.parametrize(

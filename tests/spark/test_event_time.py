@@ -447,5 +447,5 @@ def test_what_cannot_be_is_refused(spark: SparkSession, feed: Feed) -> None:
     other = gw.stream(feed.stream(spark).selectExpr("1 AS user", "at"))
     with pytest.raises(ConfigError, match="'user' is string on the left and int on the right"):
         stream.binary("b", other, **options)
-    with pytest.raises(ConfigError, match="without a stateful operator before this one"):
+    with pytest.raises(ConfigError, match="column 'at' is not in both inputs"):
         stream.aggregate("a", key="user", n=gw.count()).binary("b", stream, **options)

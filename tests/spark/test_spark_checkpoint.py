@@ -73,7 +73,8 @@ def test_the_example_of_the_docs(
     text = (pytestconfig.rootpath / "docs" / "guide" / "from-spark.md").read_text()
     paths = "clicks|(old-|visits-)?checkpoint|(visits-)?output|old-visits"
     text = re.sub(f'"({paths})"', rf'"{tmp_path}/\1"', text)
-    count, counting_on, apply, applying_on = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    count, counting_on, apply, applying_on, *_ = programs
     clicks = tmp_path / "clicks"
     clicks.mkdir()
     names: dict[str, Any] = {"spark": spark, "__name__": "example"}

@@ -122,6 +122,22 @@ def test_what_operators_put_out_is_joined() -> None:
     assert sorted(found) == [(1, 2), (1, 2), (2, 1), (2, 1), (2, 2), (2, 2)]
 
 
+def test_rows_that_have_waited_are_not_late_behind_it() -> None:
+    """A row without a match comes out long after its time; windows behind the join have waited."""
+    options = WITHIN | {"time": ("at", "clicked")}
+    clicks = gw.stream("ad long, clicked timestamp, user string")
+    joined = gw.stream(SHOWN).join("seen", clicks, on="ad", how="left", **options)
+    counts = joined.aggregate(
+        "counts", key="ad", window=gw.tumbling("5 s"), time="at", delay="0 s", n=gw.count()
+    )
+    simulation = Simulation(counts.to(gw.console()))
+    for second in range(40):
+        other = {"ad": 2, "clicked": at(second), "user": "ann"}
+        simulation.feed(left=[show(1, second)], right=[other])
+    simulation.finish()
+    assert sum(row["n"] for row in simulation.outputs()) == 40
+
+
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_semi_and_anti_give_the_columns_of_the_left(how: Any) -> None:
     simulation = Simulation(job(how=how, **WITHIN))

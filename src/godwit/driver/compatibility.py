@@ -1,13 +1,17 @@
 """May a query go on with the state of its checkpoint? Asked before the first epoch of a restart."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
 from godwit.errors import ConfigError, IncompatibleError
 from godwit.log.history import History
+from godwit.log.layout import SPARK
+from godwit.log.spark_log import NO_SPARK, newest_commit
 from godwit.model.description import OperatorDescription
 from godwit.model.graph import Graph
+from godwit.model.manifest import Manifest
 from godwit.model.routing import check_bins, check_workers
 from godwit.model.schema import parse
 from godwit.model.text import plural
@@ -36,8 +40,14 @@ def check_restart(
         stored = last.graph or Graph.chain(list(last.operators))
         check_compatible(last.operators, operators, drop)
         check_graph(stored, graph, is_old=last.graph is None)
+        if changed := _changed_part(stored, graph):
+            _check_settled(history, last, changed)
     elif begun := history.intents():
-        check_present(history.since(begun[-1]), operators, drop)
+        decided = history.since(begun[-1])
+        check_present(decided, operators)
+        for name in graph.inputs:
+            if name not in decided:
+                raise _unsettled(name, f"epoch {begun[-1]} was decided without it")
 
 
 def check_compatible(
@@ -79,6 +89,9 @@ def check_graph(stored: Graph, given: Graph, *, is_old: bool) -> None:
             continue
         if was != now:
             raise _changed(name, f"it got {_told(was)}, and now gets {_told(now)}")
+        sources = [[one.sources for one in inputs] for inputs in (before, given.inputs[name])]
+        if stored.sources and given.sources and sources[0] != sources[1]:
+            raise _changed(name, "it gets other sources than before")
     known, read = stored.sources, given.sources
     if not known or not read or known == read:
         return
@@ -90,6 +103,36 @@ def check_graph(stored: Graph, given: Graph, *, is_old: bool) -> None:
         return
     raise IncompatibleError(
         next(iter(given.inputs)), f"{change}. Read the same sources in the same order, or {_NEW}"
+    )
+
+
+def _changed_part(stored: Graph, given: Graph) -> str | None:
+    """An operator that came or went, or whose outputs go to more or fewer sinks."""
+    for name in stored.inputs.keys() ^ given.inputs.keys():
+        return name
+    before, now = (Counter(outlet.operators for outlet in one.outlets) for one in (stored, given))
+    if not before or not now:
+        return None
+    return next((name for names in (before - now) + (now - before) for name in names), None)
+
+
+def _check_settled(history: History, last: Manifest, operator: str) -> None:
+    """An epoch runs, and is delivered, with the graph that it was decided with."""
+    begun = max(history.intents(), default=last.epoch)
+    if begun > last.epoch:
+        raise _unsettled(operator, f"epoch {begun} was decided with another graph")
+    if last.query in ("", NO_SPARK) or last.epoch < 0:
+        return
+    committed = newest_commit(history.checkpoint.within(SPARK))
+    if committed is None or committed < last.epoch:
+        raise _unsettled(operator, f"epoch {last.epoch} may not have reached all sinks")
+
+
+def _unsettled(operator: str, why: str) -> IncompatibleError:
+    return IncompatibleError(
+        operator,
+        f"{why}. Start the query once as it was, stop it with 'godwit stop', which lets it end an "
+        "epoch, and then change its graph",
     )
 
 

@@ -7,7 +7,7 @@ a runtime (Spark, or the one in memory for tests) carries the work to workers an
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from godwit import faults
@@ -20,7 +20,7 @@ from godwit.driver.placements import NOWHERE, Executors, Placements, bytes_by_wo
 from godwit.driver.published import INITIAL, Published
 from godwit.driver.recent import RecentEpochs
 from godwit.driver.requests import Requests
-from godwit.driver.timelines import Decision, Timelines
+from godwit.driver.timelines import Timelines
 from godwit.errors import CheckpointError, ConfigError
 from godwit.inspect.report import EpochReport, ReplicaReport
 from godwit.log.history import History
@@ -170,8 +170,7 @@ class Driver:
             ready = {name: recent.ready for name, recent in self._recent.items()}
             decision = self.timelines.begin(epoch, ready)
             stored = self.journal.intent(epoch)  # of a replay, which may have other workers
-            placed = decision.routings | (dict(stored.routings) if stored else {})
-            self._place(epoch, {name: placed[name] for name in self.operators}, executors, held)
+            self._place(epoch, (stored or decision).routings, executors, held)
             intent = self.journal.begin(
                 Intent(
                     epoch=epoch,
@@ -193,20 +192,7 @@ class Driver:
             )
             self.placements.decided(intent.placement)
             self.timelines.decided(decision)
-            return self._completed(intent, decision)
-
-    def _completed(self, intent: Intent, decision: Decision) -> Intent:
-        """An intent of an earlier start knows no operator that was added since."""
-        if intent.routings.keys() == self.operators.keys():
             return intent
-        later = self.published.time.next(decision.finished)
-        routings = decision.routings | dict(intent.routings)
-        watermarks = later | dict(intent.watermarks)
-        return replace(
-            intent,
-            routings={name: routings[name] for name in self.operators},
-            watermarks={name: watermarks[name] for name in self.operators if name in watermarks},
-        )
 
     def begin_batch(
         self,

@@ -1,11 +1,12 @@
 """Event time: how far the watermark of each operator is.
 
 The clock of an input is the greatest time that it has shown in the epochs before. An input is as
-far as the watermarks of the operators before it that have one, and where sources come in besides,
-as its clock. The watermark of an operator is the least of its inputs, less its delay; it never goes
-back. In epoch t an operator applies the records of t,
-then the timers up to the watermark of t. So a record is late, and dropped, if its time is before
-the watermark of t - 1: the timers that should have come after it have fired.
+far as the watermarks of the operators before it that have one, less what their outputs may be
+behind these (rows of a join wait for others); and where sources come in besides, as its clock. The
+watermark of an operator is the least of its inputs, less its delay; it never goes back. In epoch t
+an operator applies the records of t, then the timers up to the watermark of t. So a record is late,
+and dropped, if its time is before the watermark of t - 1: the timers that should have come after it
+have fired.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -17,7 +18,7 @@ from godwit.model.graph import Graph, Parents
 from godwit.model.manifest import Manifest
 from godwit.model.time import END, Clocks, earlier, latest
 from godwit.model.tree import Tree
-from godwit.operators.base import Operator
+from godwit.operators.base import Lagging, Operator
 from godwit.state.timed import is_timed
 
 
@@ -82,7 +83,7 @@ def watermarks(
         reached: list[int | None] = []
         for parents, clock in zip(inputs, shown, strict=True):
             timed, from_source = _timed(operators, graph, parents)
-            reached += [found.get(one) for one in timed]
+            reached += [_outputs_from(operators[one], found.get(one)) for one in timed]
             if from_source:
                 reached.append(clock)
         known = [moment for moment in reached if moment is not None]
@@ -94,6 +95,13 @@ def watermarks(
         if candidates:
             found[name] = max(candidates)
     return found
+
+
+def _outputs_from(operator: Operator, watermark: int | None) -> int | None:
+    """No more outputs with a time before this come from an operator."""
+    if watermark is None or not isinstance(operator, Lagging):
+        return watermark
+    return earlier(watermark, operator.lag)
 
 
 def _timed(

@@ -75,7 +75,7 @@ class Timelines:
             if intent is not None and name in intent.routings:
                 self._timelines[name] = self._read(name, intent)
             else:  # one that was added goes with those before it
-                before = [self._timelines[one].routing for one in graph.before(name)]
+                before = [self._timelines[one].goal for one in graph.before(name)]
                 others = list(intent.routings.values()) if intent else []
                 self._timelines[name] = Timeline(name, begun, [*before, *others, first][0])
         self._ends = {ended.id: ended for c in self._timelines.values() for ended in c.past}

@@ -57,6 +57,11 @@ class Timeline:
         """Has its stream ended with the epoch that has begun?"""
         return self.finish is not None and self.finish <= self.begun
 
+    @property
+    def goal(self) -> Routing:
+        """Where an open migration leads to, or where it is."""
+        return self.routing if self.migration is None else self.migration.goal
+
     def sought(self) -> dict[WorkerId, list[int]]:
         """By worker: the segments that it fetches ahead of the steps of an open migration."""
         if self.migration is None or self.migration.strategy.fetch_seconds(0.0) is None:

@@ -76,6 +76,16 @@ class Prefold:
 
 
 @runtime_checkable
+class Lagging(Protocol):
+    """What an operator may have besides: outputs with times before its watermark."""
+
+    @property
+    def lag(self) -> int:
+        """How far before, in microseconds, at the most."""
+        ...
+
+
+@runtime_checkable
 class Operator(Protocol):
     """A deterministic function of (state, records), data-parallel by key. It must pickle.
 

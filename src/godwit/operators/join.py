@@ -115,6 +115,11 @@ class JoinOperator:
         return None if self.within is None else TIME
 
     @property
+    def lag(self) -> int:
+        """Rows come out when they match a later one, or can match none any more."""
+        return max(0, *(side.stay or 0 for side in self.sides))
+
+    @property
     def horizon(self) -> tuple[str, int]:
         return definition.own_time(self.time)
 

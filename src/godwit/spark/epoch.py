@@ -210,6 +210,9 @@ class Engine:
 
             def planned(name: str, receipts: Receipts) -> OperatorJob:
                 for before in graph.before(name):
+                    for one in receipts[before]:
+                        if one.failure is not None:  # what is there of its outputs is no input
+                            raise one.failure
                     refs = [one.outputs for one in receipts[before] if one.outputs]
                     frames[self.flow.operators[before]] = self._read(spark, before, refs)
                 routing = intent.routings[name]

@@ -34,6 +34,7 @@ class LossWatch:
 
     def __enter__(self) -> Self:
         if self._needed:
+            self._all |= live(self._context)  # what one that has just joined keeps is lost with it
             self._context.addJobTag(self._tag)
             self._thread.start()
         return self

@@ -106,9 +106,8 @@ def plan(
         routed = ordered(routed, operator.key.names, operator.time)
     worker = Worker(work, slots.workers if slots else None, keeper)
     texts = routed.mapInArrow(worker, S_SCHEMA)
-    if parts:
-        with settings(rows.sparkSession, parts):
-            texts._jdf.queryExecution().executedPlan()
+    with settings(rows.sparkSession, parts):  # its job may run beside the planning of others
+        texts._jdf.queryExecution().executedPlan()
     return OperatorJob(texts, work.epoch)
 
 

@@ -92,7 +92,7 @@ class DeltaSink(ArrowSink):
                 raise
 
     def __str__(self) -> str:
-        return f"the Delta table {self.uri}"
+        return f"the Delta table {self.uri.removeprefix('file://').rstrip('/')}"
 
     def _open(self) -> "DeltaTable":
         from deltalake import DeltaTable

@@ -100,7 +100,7 @@ class PostgresSink(ArrowSink):
             )
 
     def __str__(self) -> str:
-        return f"the PostgreSQL table {self.table}"
+        return f"the PostgreSQL table {self.table.removeprefix('public.')}"
 
     @contextmanager
     def _transaction(self) -> "Iterator[Cursor]":
