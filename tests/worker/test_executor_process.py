@@ -47,8 +47,12 @@ def test_the_id_is_what_the_jvm_was_started_with(
     """A process takes the part of the JVM: what counts is how it was started."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp/blockmgr-12345678")
     with subprocess.Popen(
-        [sys.executable, "-c", "input()", *options], stdin=subprocess.PIPE
+        [sys.executable, "-c", "input('started')", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as child:
+        assert child.stdout is not None
+        child.stdout.read(1)  # the kernel knows its command line a moment after it was started
         monkeypatch.setattr(executor, "jvm", lambda: Process.of(child.pid))
         assert executor_id() == id
         child.communicate(b"\n")
