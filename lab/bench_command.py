@@ -24,6 +24,7 @@ QUESTIONS = (
     "bins",
     "timers",
     "chained",
+    "graph",
     "join",
     "migration",
     "pinned",
