@@ -31,8 +31,10 @@ def test_estimates_are_as_good_as_asked_for_and_no_larger(rsd: float, bytes_: in
     schema = pa.schema({"k": pa.int64(), "v": pa.int64()})
     for count in (30, 20_000):
         one = worker(gw.approx_count_distinct("v", rsd), schema)
-        rows = [(key, 1_000_000 * key + n) for key in range(100) for n in range(count)]
-        found = np.array([estimate for _, estimate in one.feed(rows)])
+        keys = np.repeat(np.arange(100), count)
+        values = 1_000_000 * keys + np.tile(np.arange(count), 100)
+        records = pa.table([keys, values], schema=schema)
+        found = np.array([estimate for _, estimate in one.feed_table(records)])
         assert abs(found.mean() / count - 1) < rsd
         assert np.sqrt(np.mean((found / count - 1) ** 2)) < 1.1 * rsd
         (kept,) = {len(state) for state in one.deltas["value"]["f_registers"].to_pylist()[:1]}

@@ -146,9 +146,14 @@ class Worker:
 
     def feed(self, rows: Iterable[Row]) -> list[Row]:
         """Run an epoch over `rows` and return its outputs."""
-        records = pa.Table.from_pylist(
-            [dict(zip(self.input.names, row, strict=True)) for row in rows], schema=self.input
+        return self.feed_table(
+            pa.Table.from_pylist(
+                [dict(zip(self.input.names, row, strict=True)) for row in rows], schema=self.input
+            )
         )
+
+    def feed_table(self, records: pa.Table) -> list[Row]:
+        """`feed`, for many rows."""
         hashes = self.hasher(records.select(self.operator.key.names))
         if self.operator.ordered:
             order = self._total_order(records, hashes)

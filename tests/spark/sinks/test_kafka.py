@@ -153,7 +153,7 @@ def test_topics_must_be_there(
     """The mock cluster makes none, so this one cannot make that of markers."""
     with pytest.raises(ConfigError, match="the Kafka topic none does not exist; create it"):
         started(quiet("none", kafka_cluster), COLUMNS, tmp_path)
-    monkeypatch.setattr(sys.modules[KafkaSink.__module__], "TIMEOUT", 2.0)
+    monkeypatch.setattr(sys.modules[KafkaSink.__module__], "TIMEOUT", 0.5)
     with pytest.raises(ConfigError, match=r"for markers.*create it with cleanup\.policy=compact"):
         started(quiet(topic, kafka_cluster, marker_topic="none"), COLUMNS, tmp_path)
     with pytest.raises(ConfigError, match="the Kafka topic counts cannot be used"):
