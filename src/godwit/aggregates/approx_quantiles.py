@@ -14,12 +14,13 @@ from godwit.aggregates.columns import Values, numbers
 from godwit.aggregates.lists import elements, lists_of
 from godwit.aggregates.sum import Sum
 from godwit.errors import ConfigError
-from godwit.model.keys import changes
+from godwit.model.keys import Rows, changes
 
 Buckets = npt.NDArray[np.int64]
 
 _MANTISSA = 52  # bits of a double
 _INFINITY = 2047  # its exponent
+_HALF = 1 << 31  # makes a bucket a number that is not negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +51,12 @@ class ApproxQuantiles(OfColumn):
         rows = np.repeat(np.arange(len(state[0])), records.sizes)
         if given is not None:
             found, rows = found[given], rows[given]
-        old_rows, old = elements(state[0])
-        old_places = old_rows << 32 | old.to_numpy().astype(np.int64) + (1 << 31)
-        new_places = np.sort(rows << 32 | self._buckets(found) + (1 << 31))
-        starts = np.flatnonzero(changes(new_places))
-        sizes = np.diff(starts, append=len(new_places))
-        places = np.concatenate((old_places, new_places[starts]))
-        counts = np.concatenate((elements(state[1])[1].to_numpy(), sizes))
-        order = np.argsort(places, kind="stable")
-        places, counts = places[order], counts[order]
-        first = np.flatnonzero(changes(places))
-        if len(first):
-            places, counts = places[first], np.add.reduceat(counts, first)
-        rows, buckets = places >> 32, (places & (1 << 32) - 1) - (1 << 31)
-        return [
-            lists_of(rows, pa.array(buckets, pa.int32()), len(state[0])),
-            lists_of(rows, pa.array(counts, pa.int64()), len(state[0])),
-        ]
+        places = np.sort(_placed(rows, self._buckets(found)))
+        starts = np.flatnonzero(changes(places))
+        return _added(state, places[starts], np.diff(starts, append=len(places)))
+
+    def merge(self, state: Columns, other: Columns) -> Columns:
+        return _added(state, *_stored(other))
 
     def result(self, state: Columns, output: pa.DataType) -> pa.Array:
         rows, near = elements(state[0])
@@ -98,6 +88,32 @@ class ApproxQuantiles(OfColumn):
     def __str__(self) -> str:
         shares = ", ".join(map(str, self.quantiles))
         return f"approx_quantiles({self.column}, [{shares}], {self.error})"
+
+
+def _placed(rows: Rows, buckets: Buckets) -> Buckets:
+    """A number for each row and bucket, in the order of both."""
+    return rows << 32 | buckets + _HALF
+
+
+def _stored(state: Columns) -> tuple[Buckets, Buckets]:
+    """What the state holds: places, and how many values are in each."""
+    rows, near = elements(state[0])
+    return _placed(rows, near.to_numpy().astype(np.int64)), elements(state[1])[1].to_numpy()
+
+
+def _added(state: Columns, new_places: Buckets, new_counts: Buckets) -> Columns:
+    """The state with more values at some places."""
+    places, counts = map(np.concatenate, zip(_stored(state), (new_places, new_counts), strict=True))
+    order = np.argsort(places, kind="stable")
+    places, counts = places[order], counts[order]
+    first = np.flatnonzero(changes(places))
+    if len(first):
+        places, counts = places[first], np.add.reduceat(counts, first)
+    rows, buckets = places >> 32, (places & (1 << 32) - 1) - _HALF
+    return [
+        lists_of(rows, pa.array(buckets, pa.int32()), len(state[0])),
+        lists_of(rows, pa.array(counts, pa.int64()), len(state[0])),
+    ]
 
 
 def approx_quantiles(column: str, quantiles: Sequence[float], error: float = 0.01) -> Aggregate:

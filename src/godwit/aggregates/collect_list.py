@@ -1,6 +1,6 @@
 """All values of a key."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from godwit.aggregates.base import Aggregate, AggregateInput, Columns, GroupedRecords, OfColumn
 from godwit.aggregates.columns import numbers
 from godwit.aggregates.lists import elements, joined, lists_of
+from godwit.model.keys import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,25 @@ class CollectList(OfColumn):
         given = pc.is_valid(new[0])
         if records.times is not None:
             given = pc.and_(given, pc.is_valid(records.times))
-        groups = np.arange(len(state[0]))
-        new_rows = np.repeat(groups, records.sizes)[given.to_numpy(zero_copy_only=False)]
+        groups = np.repeat(np.arange(len(state[0])), records.sizes)
+        rows = groups[given.to_numpy(zero_copy_only=False)]
+        return self._appended(state, rows, [column.filter(given) for column in new])
+
+    def merge(self, state: Columns, other: Columns) -> Columns:
+        rows = elements(other[0])[0]
+        return self._appended(state, rows, [elements(lists)[1] for lists in other])
+
+    def _appended(self, state: Columns, new_rows: Rows, new: Sequence[pa.Array]) -> Columns:
+        """The lists with further values, of which the row is told, and their times."""
         rows = np.concatenate((elements(state[0])[0], new_rows))
-        columns = joined(
-            [elements(lists)[1] for lists in state], [column.filter(given) for column in new]
-        )
+        columns = joined([elements(lists)[1] for lists in state], new)
         # Both are stable: of equal times those of the earlier epoch come first.
-        if records.times is None:
+        if len(columns) == 1:
             order = np.argsort(rows, kind="stable")
         else:
             order = np.lexsort((numbers(columns[1])[0], rows))
         return [
-            lists_of(rows[order], pc.take(column, pa.array(order)), len(groups))
+            lists_of(rows[order], pc.take(column, pa.array(order)), len(state[0]))
             for column in columns
         ]
 

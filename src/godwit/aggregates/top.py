@@ -50,6 +50,10 @@ class Top(Aggregate):
         new = [records.column(name).filter(there) for name in self.columns]
         return [self._best(state[0], rows[there.to_numpy(zero_copy_only=False)], new)]
 
+    def merge(self, state: Columns, other: Columns) -> Columns:
+        rows, structs = elements(other[0])
+        return [self._best(state[0], rows, structs.flatten())]
+
     def result(self, state: Columns, output: pa.DataType) -> pa.Array:
         if state[0].type == output:
             return state[0]

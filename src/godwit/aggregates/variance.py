@@ -72,6 +72,8 @@ class Variance(OfColumn):
         ]
 
     def merge(self, state: Columns, other: Columns) -> Columns:
+        if pa.types.is_floating(state[1].type):
+            return _joined(state, _stored(other))
         sums = zip(state[1:], other[1:], strict=True)
         return [ADD.merge(state[0], other[0]), *(int128.add(*pair) for pair in sums)]
 
@@ -181,9 +183,15 @@ def _moments(records: GroupedRecords, values: pa.Array) -> Moments:
         return counts, means, np.add.reduceat(distances * distances, records.starts)
 
 
+def _stored(state: Columns) -> Moments:
+    """Those that columns of the state hold."""
+    count, mean, spread = (numbers(column.fill_null(0))[0] for column in state)
+    return count, mean, spread
+
+
 def _joined(state: Columns, new: Moments) -> Columns:
     """The moments of two sets of values, of which one may be empty."""
-    (n, mean, spread), (m, other, also) = (numbers(c.fill_null(0))[0] for c in state), new
+    (n, mean, spread), (m, other, also) = _stored(state), new
     count = n + m
     with np.errstate(invalid="ignore", over="ignore"):
         apart, share = other - mean, m / np.maximum(count, 1)
