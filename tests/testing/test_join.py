@@ -61,6 +61,20 @@ def test_a_row_comes_out_unmatched_as_soon_as_it_can_match_no_more() -> None:
     assert [row["ad"] for row in simulation.state("left")] == [2, 2]
 
 
+@pytest.mark.parametrize("start", [0, 6000 * 365 * 86_400])
+def test_a_row_comes_out_unmatched_once_whatever_its_millennium(start: int) -> None:
+    """In tables in the order of time, all moments from the year 6536 on share a place."""
+    simulation = Simulation(job(how="left", **WITHIN))
+    simulation.feed(left=[show(1, start), show(2, start + 60)], right=[click(2, start + 60)])
+    for later in (65, 66, 67, 68):
+        simulation.feed(left=[show(2, start + later)], right=[click(1, start + later)])
+    shown = [row["left_at"] for row in simulation.outputs() if row["ad"] == 1]
+    assert shown == [at(start)]
+    assert len(simulation.state("_left_leaving")) == len(simulation.state("left")) == 5
+    simulation.finish()
+    assert len(simulation.outputs()) == 6
+
+
 def test_the_input_that_is_behind_holds_the_state() -> None:
     simulation = Simulation(job(how="anti", **WITHIN))
     simulation.feed(left=[show(1, 0)])

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from godwit.model.keys import Hashes, flat
-from godwit.model.time import END
 from godwit.state.run import SEGMENT_BITS, Run
 from godwit.state.table import HASH, OP, UPSERT, TableSpec
 
@@ -96,7 +95,10 @@ def pending(runs: Sequence[Run], segment: int, passed: int | None) -> list[Run]:
     """What still waits of a segment's runs."""
     if passed is None:
         return list(runs)
-    return [run.between(_after(segment, passed), 1 << 64) for run in runs]
+    if not _shares_its_place(passed):
+        return [run.between(_first(segment, passed) + 1, 1 << 64) for run in runs]
+    found = (run.between(_first(segment, passed), 1 << 64).rows for run in runs)
+    return [Run.of(rows.filter(pa.array(moments(rows.column(AT)) > passed))) for rows in found]
 
 
 def due(
@@ -107,18 +109,23 @@ def due(
     found = [spec.schema.empty_table()]
     if span.until is not None and span.until != span.passed:
         for segment, runs in segments:
-            last = _after(segment, span.until)
+            last = _first(segment, span.until) + 1
             found += [run.between(0, last).rows for run in runs]
     rows = pa.concat_tables(found).combine_chunks()
+    if span.until is not None and _shares_its_place(span.until):
+        rows = rows.filter(pa.array(moments(rows.column(AT)) <= span.until))
     order = [(name, "ascending") for name in (AT, KEY_HASH, "_epoch", "_number")]
     return rows.sort_by(order).drop_columns([HASH, OP])
 
 
-def _after(segment: int, moment: int) -> int:
-    """The first place in a segment behind those of a moment."""
-    if moment == END:
-        return (segment + 1) << _BITS
-    return (segment << _BITS) | int(_place(np.array([moment + 1]))[0])
+def _first(segment: int, moment: int) -> int:
+    """The place of a moment in a segment."""
+    return (segment << _BITS) | int(_place(np.array([moment]))[0])
+
+
+def _shares_its_place(moment: int) -> bool:
+    """Has a later moment the same place?"""
+    return not -_HALF <= moment < _HALF - 1
 
 
 def _place(at: Moments) -> Hashes:
