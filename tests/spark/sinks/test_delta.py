@@ -39,6 +39,16 @@ def test_an_epoch_is_one_commit_of_the_table(uri: str, tmp_path: Path) -> None:
     assert DeltaTable(uri).version() == 2
 
 
+def test_two_names_of_a_table_are_one_place(tmp_path: Path, monkeypatch: Any) -> None:
+    """Of two sinks with one table, the second would take each epoch for delivered."""
+    monkeypatch.chdir(tmp_path)
+    counts = gw.stream("k string").aggregate("counts", key="k", n=gw.count())
+    for uri in ("table", "./table/", f"{tmp_path}/x/../table", f"file://{tmp_path}/table"):
+        with pytest.raises(ConfigError, match=f"two streams end in the Delta table {tmp_path}/tab"):
+            gw.query(counts.to(gw.delta(str(tmp_path / "table"))), counts.to(gw.delta(uri)))
+    gw.query(counts.to(gw.delta("s3://lake/a")), counts.to(gw.delta("s3://lake/b")))
+
+
 def test_with_a_key_the_table_has_the_newest_result_of_each_key(uri: str, tmp_path: Path) -> None:
     """The last one, where an epoch has several; null is a key like any other."""
     sink = started(gw.delta(uri, key="k"), COLUMNS, tmp_path)

@@ -13,7 +13,7 @@ import godwit as gw
 from godwit.errors import ConfigError
 from godwit.spark.sinks.kafka import KafkaSink
 from tests.support.arrow_outputs import outputs, started
-from tests.support.kafka import messages, quiet
+from tests.support.kafka import make_topics, messages, quiet
 
 COLUMNS = "key string, value string"
 
@@ -78,6 +78,19 @@ def test_an_id_of_another_query_is_refused(kafka_cluster: str, topic: str, tmp_p
     sink.take(outputs(0, COLUMNS, ("a", "1")), "q/0/1")
     with pytest.raises(ConfigError, match=r"transactional id one .* is that of another query, q"):
         sink.take(outputs(5, COLUMNS, ("a", "1")), "other/5/1")
+
+
+def test_an_id_of_another_topic_is_refused(kafka_cluster: str, topic: str, tmp_path: Path) -> None:
+    """Its marker would say of both that they have an epoch which one of them has."""
+    other = f"{topic}-other"
+    make_topics(kafka_cluster, [other])
+    shared = {"transactional_id": "one", "marker_topic": f"{topic}-godwit"}
+    first, second = (
+        started(quiet(name, kafka_cluster, **shared), COLUMNS, tmp_path) for name in (topic, other)
+    )
+    first.take(outputs(0, COLUMNS, ("a", "1")), "q/0/1")
+    with pytest.raises(ConfigError, match=f"is that of another sink, for the topic {topic}; name"):
+        second.take(outputs(0, COLUMNS, ("a", "1")), "q/0/1")
 
 
 def test_after_a_failure_the_next_delivery_has_a_producer_of_its_own(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -90,6 +91,12 @@ class DeltaSink(ArrowSink):
             # A driver that was taken over and woke up may have delivered the same commit meanwhile.
             if not self._has(self._open(), outputs.epoch, commit):
                 raise
+
+    @property
+    def place(self) -> str:
+        """However the table is named: two sinks with one table would lose the rows of one."""
+        path = self.uri.removeprefix("file://")
+        return f"the Delta table {path.rstrip('/') if '://' in path else Path(path).resolve()}"
 
     def __str__(self) -> str:
         return f"the Delta table {self.uri.removeprefix('file://').rstrip('/')}"

@@ -119,7 +119,7 @@ class KafkaSink(ArrowSink):
             return
         if not outputs.count:
             return
-        marker = {"query": query, "epoch": outputs.epoch, "commit": commit}
+        marker = {"query": query, "topic": self.topic, "epoch": outputs.epoch, "commit": commit}
         with self._transaction(producer):
             for message in _rows(outputs):
                 _produce(producer, self.topic, **message)
@@ -221,6 +221,11 @@ class KafkaSink(ArrowSink):
             raise ConfigError(
                 f"the transactional id {self._id(query)} of {self} is that of another query, "
                 f"{found['query']}; name another transactional_id"
+            )
+        if found.get("topic", self.topic) != self.topic:
+            raise ConfigError(
+                f"the transactional id {self._id(query)} of {self} is that of another sink, for "
+                f"the topic {found['topic']}; name another transactional_id for one of them"
             )
         return Delivered(found["epoch"], found["commit"])
 
