@@ -208,6 +208,10 @@ def test_without_bounds_a_semi_join_keeps_a_key_of_the_right_once() -> None:
             "column 'ad' of the right has the name of a key column of the left; rename it",
         ),
         ({"right": "ad long, left_at long, at timestamp"}, "columns 'left_at' and 'left_at'"),
+        (
+            WITHIN | {"right": "ad long, at timestamp, _time timestamp"},
+            "column '_time' of the right has a name that Godwit uses itself; rename it",
+        ),
         ({"on": "x", "left": "x double", "right": "x double"}, "key column 'x' is of type double"),
     ],
 )

@@ -101,6 +101,11 @@ class Joining:
                     f"right is {kinds[1]}; cast one of them, as in "
                     f"""withColumn("{pair[1]}", col("{pair[1]}").cast("{kinds[0]}"))"""
                 )
+        for (kind, columns), time in zip(inputs, self.times, strict=True):
+            if time != TIME and self.within is not None and TIME in columns.names:
+                raise ConfigError(
+                    f"column '{TIME}' of the {kind} has a name that Godwit uses itself; rename it"
+                )
         for name in right.names:
             if name in self.key and name not in [of_right for _, of_right in self.on]:
                 raise ConfigError(
