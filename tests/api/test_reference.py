@@ -23,8 +23,10 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 OUTSIDE = ("builtins", "typing", "types", "collections", "datetime", "pathlib", "os")
 LIBRARIES = ("numpy", "pyarrow", "pyspark")
 OPTIONS = REFERENCE.parent / "options.md"
-REPORTS = (gw.EpochReport, gw.OperatorReport, gw.WorkerReport, gw.ReplicaReport, gw.UnreadFiles)
-REPORTS += (gw.MigrationProgress, gw.Routing)
+REPORTS = (
+    *(gw.EpochReport, gw.OperatorReport, gw.WorkerReport, gw.ReplicaReport),
+    *(gw.UnreadFiles, gw.MigrationProgress, gw.Routing),
+)
 HANDLES = (gw.Migration, gw.Scheduled, gw.Handover, gw.Draining)
 LATE_NAMES = {
     "DataFrame": DataFrame,
