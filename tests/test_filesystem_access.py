@@ -10,12 +10,18 @@ import godwit
 SOURCE = Path(godwit.__file__).parent
 FILESYSTEMS = {"os", "pathlib", "shutil", "tempfile", "glob", "io.open", "fsspec", "pyarrow.fs"}
 
+# What opens a file by its path, of Python and of Arrow.
+OPENING = {"open", "pa.memory_map", "pa.OSFile", "pq.ParquetFile", "pq.ParquetWriter"}
+OPENING |= {"pq.read_metadata", "pq.read_schema", "pq.read_table", "pq.write_table"}
+
 # Names of `os` that are of processes, or of text.
 HARMLESS = {"PathLike", "fspath", "getpid", "kill"}
 
 CACHE = "the cache of an executor: scratch on its own disk"
 PROCESSES = "processes and their environment"
 USERS_FILES = "files that a user names on the command line"
+OUTPUTS = "outputs that the store of a checkpoint has as local files: `LINKING` asks it for them"
+OPENED = "files that a store has opened"
 PROJECTIONS = "directories of `godwit project`, which the user names"
 
 EXEMPT = {
@@ -36,8 +42,10 @@ EXEMPT = {
     "spark/session.py": PROCESSES,
     "spark/start.py": CACHE,
     "spark/unread_files.py": "directories that sources read",
+    "spark/sinks/arrow_sink.py": OUTPUTS,
     "spark/sinks/files.py": "directories that Spark writes and a sink shows as a whole",
     "state/cache.py": CACHE,
+    "state/output.py": OPENED,
     "state/rate_limit.py": CACHE,
     "testing/simulation.py": CACHE,
     "worker/executor_process.py": PROCESSES,
@@ -57,7 +65,7 @@ def imported(path: Path) -> set[str]:
             names = {"os"} if {alias.name for alias in node.names} - HARMLESS else set()
         elif isinstance(node, ast.ImportFrom):
             names = {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("open", "pa.memory_map"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in OPENING:
             names = {"io.open"}
         else:
             continue
@@ -103,6 +111,7 @@ def test_a_local_path_is_asked_for_in_order_to_link_and_nowhere_else() -> None:
         "from pyarrow.fs import LocalFileSystem",
         "open('x')",
         "pa.memory_map('x')",
+        "pq.ParquetFile('x')",
     ],
 )
 def test_what_knows_a_filesystem_is_noticed(tmp_path: Path, line: str) -> None:

@@ -1,6 +1,7 @@
 """The public face: what is exported, documented, shown by an example, and made of public types."""
 
 import builtins
+import dataclasses
 import inspect
 import re
 import typing
@@ -21,6 +22,11 @@ from godwit.spark.node import Node
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 OUTSIDE = ("builtins", "typing", "types", "collections", "datetime", "pathlib", "os")
 LIBRARIES = ("numpy", "pyarrow", "pyspark")
+OPTIONS = REFERENCE.parent / "options.md"
+REPORTS = (
+    *(gw.EpochReport, gw.OperatorReport, gw.WorkerReport, gw.ReplicaReport),
+    *(gw.UnreadFiles, gw.MigrationProgress, gw.Routing),
+)
 HANDLES = (gw.Migration, gw.Scheduled, gw.Handover, gw.Draining)
 LATE_NAMES = {
     "DataFrame": DataFrame,
@@ -108,6 +114,22 @@ def test_the_fields_of_a_handle_that_the_reference_leaves_out_are_private(cls: t
     fields = [name for name in dir(cls) if not name.startswith("_")]
     (shown,) = (known for one, known in DOCUMENTED.items() if named(one) == cls.__name__)
     assert sorted(map(named, shown)) == fields
+
+
+@pytest.mark.parametrize("cls", REPORTS)
+def test_the_reference_has_all_fields_of_a_report(cls: type) -> None:
+    (shown,) = (known for one, known in DOCUMENTED.items() if named(one) == cls.__name__)
+    assert {field.name for field in dataclasses.fields(cls)} <= set(shown)
+
+
+@pytest.mark.parametrize(
+    ("heading", "known"), [("Of `start`", gw.Job.start), ("`gw.Options`", gw.Options)]
+)
+def test_the_tables_of_options_have_all_and_no_other(heading: str, known: Any) -> None:
+    (section,) = re.findall(rf"^## {heading}$(.*?)^## ", OPTIONS.read_text(), re.M | re.S)
+    parameters = inspect.signature(known).parameters.values()
+    names = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == names
 
 
 @pytest.mark.parametrize("name", [*gw.__all__, *godwit.testing.__all__])

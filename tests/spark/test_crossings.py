@@ -30,16 +30,24 @@ def words(epoch: int) -> list[dict[str, object]]:
 
 
 def job(words: Stream) -> Stream:
-    """Windows, whose state waits for a watermark, and an operator behind them."""
+    """Sliding windows, keys that leave, and behind both a join: state that waits in all of them."""
     counts = words.aggregate(
         "counts",
         key="word",
-        window=gw.tumbling("1 second"),
+        window=gw.sliding("2 seconds", "1 second"),
         time="at",
         delay="0 s",
         n=gw.count(),
     )
-    return counts.aggregate("longest", key="word", n=gw.max("n"))
+    firsts = words.deduplicate("firsts", key="word", time="at", within="1 second", delay="0 s")
+    return counts.join(
+        "seen",
+        firsts,
+        on="word",
+        within=("-9 s", "9 s"),
+        time=("window_time", "at"),
+        delay="0 s",
+    )
 
 
 @pytest.mark.spark

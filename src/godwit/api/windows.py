@@ -13,7 +13,7 @@ from godwit.model.time import Duration
 from godwit.operators.definition import check_window_time, defining, find
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.forms import Form, List, Value
-from godwit.operators.panes import Panes
+from godwit.operators.panes import Panes, pane
 from godwit.operators.sessions import Sessions
 from godwit.operators.state_machine import StateMachine
 from godwit.operators.windowed import Windowed
@@ -59,7 +59,7 @@ def aggregated(
         before = [Lasting(time, window.gap)] if isinstance(window.gap, str) else []
         return [*before, Sessions.define(name, key, functions, schema, window, **options)]
     overlapping = window.slide < window.length
-    assign = (AssignPane if overlapping else Assign)(time, window)
+    assign = AssignPane(time, window, pane(window)) if overlapping else Assign(time, window)
     define = (Panes if overlapping else Windowed).define
     return [assign, define(name, key, functions, assign.columns(schema), window, **options)]
 

@@ -13,11 +13,10 @@ from godwit.log.intent import Intent
 from godwit.model.ids import Epoch, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.operators.base import Operator
-from godwit.operators.event_machine import EventMachine
-from godwit.operators.expiring import EXPIRY
+from godwit.operators.event_machine import HELD
+from godwit.operators.events import NOTICES
 from godwit.operators.initial_state import Load
 from godwit.operators.join import JoinOperator
-from godwit.operators.windowed import CLOSING
 from godwit.spark.operator_job import job_settings, plan
 from godwit.spark.pinning import Pinning
 from godwit.spark.route import column
@@ -29,23 +28,13 @@ Initial = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 
 def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict[str, DataFrame]]:
     """The initial state by operator and table, checked against the operators' tables."""
-    tables = {operator.name: operator.tables for operator in operators}
-    joins = {operator.name for operator in operators if isinstance(operator, JoinOperator)}
-    windowed = {o.name: isinstance(o, EventMachine) and bool(o.window) for o in operators}
+    by_name = {operator.name: operator for operator in operators}
     given: dict[str, dict[str, DataFrame]] = {}
     for name, state in initial.items():
-        if name not in tables:
+        if name not in by_name:
             raise ConfigError(f"initial state for unknown operator '{name}'")
-        if name in joins:
-            raise ConfigError(
-                f"the state of operator '{name}', a join, cannot be given at the start"
-            )
-        specs = {spec.name: spec for spec in tables[name] if not is_timed(spec)}
-        if windowed[name] or any(spec.name in (CLOSING, EXPIRY) for spec in tables[name]):
-            raise ConfigError(
-                f"operator '{name}' has windows, a ttl or `within`: its state depends on event "
-                "time and cannot be given at the start"
-            )
+        _check_operator(by_name[name])
+        specs = {spec.name: spec for spec in by_name[name].tables if not is_timed(spec)}
         if isinstance(state, DataFrame):
             if len(specs) > 1:
                 names = ", ".join(specs)
@@ -70,6 +59,21 @@ def tables_of(initial: Initial, operators: Sequence[Operator]) -> dict[str, dict
             _check_values(name, rows, specs[table].value)
             given[name][table] = _with_keys(name, rows, specs[table].key)
     return given
+
+
+def _check_operator(operator: Operator) -> None:
+    """Refuse one whose rows are more than what a user can tell of them: they wait for a moment that
+    it has set. Notices and held records are apart from its state, which can do without them."""
+    if isinstance(operator, JoinOperator):
+        raise ConfigError(
+            f"the state of operator '{operator.name}', a join, cannot be given at the start"
+        )
+    timed = {spec.name for spec in operator.tables if is_timed(spec)}
+    if operator.describe().window is not None or timed - {NOTICES, HELD}:
+        raise ConfigError(
+            f"operator '{operator.name}' has windows, a ttl or `within`: its state depends on "
+            "event time and cannot be given at the start"
+        )
 
 
 def _check_values(operator: str, rows: DataFrame, values: pa.Schema) -> None:

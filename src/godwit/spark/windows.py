@@ -20,7 +20,6 @@ from godwit.model.keys import flat
 from godwit.model.schema import to_ddl
 from godwit.operators.definition import INPUT
 from godwit.operators.events import Side
-from godwit.operators.panes import pane
 from godwit.operators.windows import END, START, Sliding
 from godwit.spark.route import column
 from godwit.worker.work import plain
@@ -83,13 +82,15 @@ class Assign:
 @dataclass(frozen=True, slots=True)
 class AssignPane:
     """Gives each record the columns `window_start`, where its pane begins, and `window_end`, where
-    the last of its windows ends; otherwise like `Assign`."""
+    the last of its windows ends; otherwise like `Assign`. The length of panes is in microseconds.
+    """
 
     time: str
     window: Sliding
+    pane: int
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        spans = ((pane(self.window), "_pane"), (self.window.slide, "_last"))
+        spans = ((self.pane, "_pane"), (self.window.slide, "_last"))
         placed = rows
         for length, name in spans:  # Spark takes one in a select
             span = sf.window(column(self.time), f"{length} microseconds")
@@ -116,7 +117,7 @@ class AssignPane:
         rows = rows.filter(pc.is_valid(rows.column(self.time)))
         times = flat(rows.column(self.time)).cast(pa.int64()).to_numpy(zero_copy_only=False)
         kind, slide = rows.schema.field(self.time).type, self.window.slide
-        starts, ends = times - times % pane(self.window), times - times % slide
+        starts, ends = times - times % self.pane, times - times % slide
         columns = {name: rows.column(name) for name in rows.column_names}
         columns |= {START: pa.array(starts).cast(kind)}
         columns |= {END: pa.array(ends + self.window.length).cast(kind)}
