@@ -44,9 +44,10 @@ from tests.support.history_events import (
     Restart,
     Restore,
     Schedule,
+    Split,
     Story,
 )
-from tests.support.routes import Asked, End, Routes, Stop, Trip, Wish
+from tests.support.routes import Asked, Cut, End, Routes, Stop, Trip, Wish
 
 LONG = 12  # epochs: a migration that takes longer than this is brought to its end otherwise
 
@@ -144,6 +145,14 @@ class _Play:
                     [name],
                     lambda: self._sim.abort(id, rollback=rollback, operator=name),
                 )
+            case Split(bins=bins):
+                name = self._names[event.operator]
+                routes = self._routes[name]
+                what = "splits" if bins > routes.now.bins else "merges"
+                during = ", migration open" * routes.is_moving + ", scheduled" * routes.is_wished
+                before = self.seen["requests accepted"]
+                self._ask(Cut(bins), [name], lambda: self._sim.split(bins, operator=name))
+                self.seen[what + during] += self.seen["requests accepted"] - before
             case Schedule():
                 name = self._names[event.operator]
                 updates = self._updates(name, event.updates)

@@ -52,6 +52,14 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """Ask for another number of bins of an operator; many that would merge must be refused."""
+
+    operator: int
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """Ask for updates, each (epochs ahead, bin, worker); many of these must be refused."""
 
@@ -101,7 +109,7 @@ class Restore:
     index: int
 
 
-Event = Feed | Migrate | Abort | Schedule | Read | Finish | Restart | Kill | Restore
+Event = Feed | Migrate | Abort | Split | Schedule | Read | Finish | Restart | Kill | Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,4 +195,5 @@ def _requests(operators: st.SearchStrategy[int]) -> st.SearchStrategy[Event]:
         deadline=st.none() | st.sampled_from([0.0, 1.0, 2.0, -1.0]),
         on_timeout=st.sampled_from(["finish", "rollback"]),
     )
-    return migrations | schedules | reads | st.builds(Abort, operators, st.booleans())
+    splits = st.builds(Split, operators, BINS)
+    return migrations | splits | schedules | reads | st.builds(Abort, operators, st.booleans())

@@ -54,25 +54,33 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Another number of bins."""
+
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The end of the stream."""
 
 
-Asked = Wish | Trip | Stop | End
+Asked = Wish | Trip | Stop | Cut | End
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is decided in an epoch: its routing, and what is to come.
 
-    `given` is the number of workers that the program had named, `sources` those of all wishes that
-    came as data, and `end` the epoch from which on the stream has ended.
+    `given` and `given_bins` are the numbers that the program had named, `sources` those of all
+    wishes that came as data, and `end` the epoch from which on the stream has ended.
     """
 
     routing: Routing
     wishes: tuple[Wish, ...] = ()
     trip: Trip | None = None
     given: int | None = None
+    given_bins: int | None = None
     sources: frozenset[str] = frozenset()
     end: int | None = None
 
@@ -98,6 +106,16 @@ class Plan:
                 if self.trip is None or (asked.rollback and self.trip.back):
                     raise ImpossibleError
                 return replace(self, trip=replace(self.trip, back=True) if asked.rollback else None)
+            case Cut(bins):
+                if bins < self.routing.bins and self.wishes:
+                    raise ImpossibleError
+                trip = self.trip
+                if trip is not None:
+                    ends = _cut(trip.origin, bins), _cut(trip.target, bins)
+                    trip = replace(trip, origin=ends[0], target=ends[1])
+                wishes = tuple(_cut_wish(wish, bins) for wish in self.wishes)
+                routing = _cut(self.routing, bins)
+                return replace(self, routing=routing, trip=trip, wishes=wishes)
             case End():
                 return self if self.end is not None else replace(self, end=begun + 1)
 
@@ -135,7 +153,7 @@ class Routes:
 
     def __init__(self, workers: int, bins: int) -> None:
         self.begun = -1
-        self._given: int | None = workers
+        self._given: tuple[int | None, int | None] = workers, bins
         self._plan = Plan(Routing.even(bins, workers))
         self._plans: dict[int, Plan] = {}
         self._asked: list[Asked] = []
@@ -152,6 +170,10 @@ class Routes:
         return self._plan.trip is not None
 
     @property
+    def is_wished(self) -> bool:
+        return bool(self._plan.wishes)
+
+    @property
     def goal(self) -> Routing:
         """Where the open migration is moving to."""
         trip = self._plan.trip
@@ -164,7 +186,8 @@ class Routes:
         return self._plan.end
 
     def begin(self, epoch: int, now: float, said: Said) -> None:
-        plan = replace(self._plan.begin(epoch, now, said), given=self._given)
+        workers, bins = self._given
+        plan = replace(self._plan.begin(epoch, now, said), given=workers, given_bins=bins)
         self._plan = self._plans[epoch] = plan
         self.begun, self._asked = epoch, []
 
@@ -193,32 +216,39 @@ class Routes:
             self._plan = replace(self._plan, sources=self._plan.sources | {asked.source})
 
     def restart(self, workers: int | None, bins: int | None) -> None:
-        """Other bins than those of the last epoch, or workers that what was asked does not lead to,
-        overrule it: wishes for good, migrations as soon as an epoch has begun with it.
+        """What was asked is asked again, of what the last epoch had decided. Then other bins than
+        the program named before are asked for; if they cannot be had, or if workers are given that
+        what was asked does not lead to, that overrules it: wishes for good, migrations as soon as
+        an epoch has begun with it.
 
-        Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
-        both are given, and overrule nothing. A program that names the same number of workers as
-        before asks for nothing.
+        Before the first epoch both are given, and overrule nothing. A program that names the same
+        number as before asks for nothing.
         """
         decided = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
-        self._given = workers or decided.given
+        self._given = workers or decided.given, bins or decided.given_bins
         if workers == decided.given:
             workers = None
+        if bins == decided.given_bins:
+            bins = None
         asked, self._plan, self._asked = self._asked, decided, []
         for one in asked:
             self.know(one)
             if self.is_possible(one):
                 self.add(one)
-        routing, trip = decided.routing, self._plan.trip
+        if self.begun not in self._plans:
+            return
+        routing, trip = self._plan.routing, self._plan.trip
         goal = routing if trip is None else trip.origin if trip.back else trip.target
         to_come = [goal.workers, *(wish.workers for wish in self._plan.wishes if wish.workers)][-1]
-        as_asked = bins in (None, routing.bins) and workers in (None, to_come)
-        if as_asked or self.begun not in self._plans:
+        fits = bins is None or self.is_possible(Cut(bins))
+        if fits and workers in (None, to_come):
+            if bins is not None:
+                self._plan = self._plan.ask(Cut(bins), self.begun)
             return
+        has_moved = trip is not None and trip.origin != routing
         if bins is not None:
             first_parts = np.arange(bins) * routing.bins // bins
             routing = Routing(routing.owners[first_parts], routing.workers)
-        has_moved = trip is not None and trip.origin != decided.routing
         if workers is not None and (has_moved or workers != routing.workers):
             routing = Routing.even(routing.bins, workers)
         self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
@@ -251,6 +281,27 @@ def _segments(bin: int, bins: int) -> range:
     return range(
         bin * SEGMENTS // bins, max(bin * SEGMENTS // bins + 1, (bin + 1) * SEGMENTS // bins)
     )
+
+
+def _cut(routing: Routing, bins: int) -> Routing:
+    """In so many bins, each hash at the worker that it has."""
+    owners: list[set[int]] = [set() for _ in range(bins)]
+    for part in range(max(bins, routing.bins)):
+        owner = routing.owners[part * routing.bins // max(bins, routing.bins)]
+        owners[part * bins // max(bins, routing.bins)].add(int(owner))
+    if any(len(all_of_them) > 1 for all_of_them in owners):
+        raise ImpossibleError
+    return Routing(np.array([owner for (owner,) in owners]), routing.workers)
+
+
+def _cut_wish(wish: Wish, bins: int) -> Wish:
+    """For so many bins, each one at the worker of the bin that it was a part of."""
+    parts = bins // wish.bins
+    owners = {
+        epoch: {bin * parts + part: w for bin, w in one.items() for part in range(parts)}
+        for epoch, one in wish.owners.items()
+    }
+    return replace(wish, owners=owners, bins=bins)
 
 
 def _granted(wishes: Sequence[Wish], routing: Routing, epoch: int) -> Routing:

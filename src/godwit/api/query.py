@@ -108,7 +108,7 @@ class Query:
         print(GraphView(driver.graph, described, routings, driver.published.time.watermarks))
 
     def routing(self, operator: str | None = None) -> Routing:
-        """The routing of the newest epoch that has begun."""
+        """The routing of the newest epoch that has begun, in the bins that there are now."""
         return self._driver.routing(self._only(operator))
 
     def migrate(
@@ -259,6 +259,19 @@ class Query:
         name = self._only(operator)
         request = self._driver.requests.open_migration(name)
         return None if request is None else Migration(self._driver, request)
+
+    def split(self, bins: int, operator: str | None = None) -> None:
+        """Give an operator `bins` bins, a power of two: split those that it has, or merge them.
+
+        It costs a new routing and nothing else, also while a migration is open, which goes on. From
+        now on requests number the new bins. No bin moves, so bins can merge if they are at one
+        worker, where an open migration comes from and leads to as well. Raises RefusedError.
+
+        >>> query.split(64)
+        >>> query.routing().bins
+        64
+        """
+        self._driver.requests.split(self._only(operator), bins)
 
     def schedule(
         self, updates: Iterable[Update], operator: str | None = None, workers: int | None = None

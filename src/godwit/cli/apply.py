@@ -20,7 +20,9 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.migration.strategies import STRATEGIES, parse
 from godwit.model.plan import Plan
-from godwit.model.requests import MigrateRequest
+from godwit.model.requests import MigrateRequest, SplitRequest
+from godwit.model.routing import check_bins
+from godwit.model.text import plural
 from godwit.storage.location import open_store
 from godwit.storage.store import Store
 
@@ -30,6 +32,7 @@ examples:
   godwit apply /data/checkpoints/counts grow.json --strategy matched:1 --watch
   godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
   godwit apply /data/checkpoints/counts --rebalance --tau 0.2 --queue --watch
+  godwit apply /data/checkpoints/counts --bins 16384
 
 strategies:
 {strategies}
@@ -45,12 +48,17 @@ def add_to(commands: Any) -> None:
         commands,
         "apply",
         run,
-        help="start a migration, by a plan or to other workers or a better balance",
-        description="Ask a running query to migrate. It answers with its next epoch.",
+        help="start a migration, by a plan or to other workers or a better balance; or split bins",
+        description="Ask a running query to migrate, or for other bins. It answers with its next "
+        "epoch.",
         examples=EXAMPLES.format(strategies=_strategies()),
     )
     parser.add_argument("plan", metavar="PLAN", nargs="?", help="a file that 'godwit plan' wrote")
-    add_target(parser.add_argument_group("instead of a plan"))
+    instead = parser.add_argument_group("instead of a plan")
+    add_target(instead)
+    instead.add_argument(
+        "--bins", type=int, help="split the bins into so many, or merge them; none moves"
+    )
     parser.add_argument("--operator", help="needed without a plan if the query has several")
     parser.add_argument("--strategy", default="paced", help="default: %(default)s")
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS", help="from now")
@@ -72,8 +80,12 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
     parse(arguments.strategy)  # refuses an unknown one
+    if arguments.bins is not None:
+        return _split(arguments, store)
     if arguments.plan is None and not has_target(arguments):
-        raise ConfigError("say what to do: a plan, --workers N, --rebalance or --drain WORKER")
+        raise ConfigError(
+            "say what to do: a plan, --workers N, --rebalance, --drain WORKER or --bins N"
+        )
     if arguments.plan is not None and has_target(arguments):
         raise ConfigError("a plan says what to do: give no --workers, --rebalance or --drain")
     options = (arguments.planner, arguments.tau, arguments.projected)
@@ -129,6 +141,32 @@ def run(arguments: argparse.Namespace) -> int:
             json=arguments.json,
             patience=arguments.patience,
         )
+    return answer.code
+
+
+def _split(arguments: argparse.Namespace, store: Store) -> int:
+    bins: int = arguments.bins
+    check_bins(bins)
+    if arguments.plan is not None or has_target(arguments):
+        raise ConfigError(
+            "--bins moves nothing: migrate before or afterwards, by a call of its own"
+        )
+    given = ("queue", "supersede", "watch", "deadline")
+    if idle := [one for one in given if getattr(arguments, one)]:
+        raise ConfigError(
+            f"--{idle[0]} is about a migration, and --bins moves nothing: leave it out"
+        )
+    view = Overview.of(store).operator(arguments.operator)
+    if arguments.dry_run:
+        print(f"{view.name}: {view.routing.bins:,} -> {plural(bins, 'bin')}, none moves")
+        return 0
+    answer = ask(
+        store,
+        lambda _: SplitRequest(0, view.name, bins),
+        json=arguments.json,
+        patience=arguments.patience,
+    )
+    answer.tell(json=arguments.json)
     return answer.code
 
 

@@ -20,6 +20,7 @@ from godwit.model.requests import (
     OnTimeout,
     OperatorRequest,
     ScheduleRequest,
+    SplitRequest,
     StreamedUpdates,
     Updates,
 )
@@ -120,6 +121,10 @@ class Requests:
     def abort(self, operator: str, migration: int, *, rollback: bool = False) -> None:
         """End an open migration after the steps that have begun, or move its bins back."""
         self._ask(operator, lambda _: AbortRequest(0, operator, migration, rollback))
+
+    def split(self, operator: str, bins: int) -> None:
+        """Split bins into so many, or merge them, durably; or refuse it."""
+        self._ask(operator, lambda _: SplitRequest(0, operator, bins))
 
     def open_migration(self, operator: str) -> MigrateRequest | None:
         """The request of an operator's open migration."""

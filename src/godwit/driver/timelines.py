@@ -202,8 +202,9 @@ class Timelines:
         """With a timeline after a request; updates that it drops must not come back."""
         before = self._timelines[timeline.operator]
         self._timelines[timeline.operator] = timeline
+        kept = {request.id for request in timeline.scheduled}
         for request in before.scheduled:
-            if request not in timeline.scheduled:
+            if request.id not in kept:
                 self._put_aside(request)
 
     def _remember(self) -> None:
@@ -218,24 +219,25 @@ class Timelines:
         migrations = intent.migrations.get(name, OperatorMigrations())
         routing = intent.routings[name]
         scheduled = [
-            request
+            request.with_bins(routing.bins)
             for number in self._journal.requests.ids()
             if number <= intent.taken
             and isinstance(request := self._journal.requests.request(number), ScheduleRequest)
             and request.last > intent.epoch
-            and (request.operator, request.bins) == (name, routing.bins)
+            and request.operator == name
+            and request.bins <= routing.bins
         ]
         return Timeline(
             name,
             intent.epoch,
             routing,
             tuple(scheduled),
-            self._resumed(migrations.open) if migrations.open else None,
+            self._resumed(migrations.open, routing.bins) if migrations.open else None,
             migrations.past,
             intent.epoch if intent.watermarks.get(name) == END else None,
         )
 
-    def _resumed(self, opened: OpenMigration) -> MigrationState:
+    def _resumed(self, opened: OpenMigration, bins: int) -> MigrationState:
         path = self._journal.files.address(request_name(opened.id))
         try:
             request = self._journal.requests.request(opened.id)
@@ -243,7 +245,7 @@ class Timelines:
             raise DamagedFileError(path, "is missing, but its migration is open") from None
         if not isinstance(request, MigrateRequest):
             raise DamagedFileError(path, "is not the request of a migration, which is open")
-        return opened.resume(request)
+        return opened.resume(request, bins)
 
     def _stop(self, request: StopRequest) -> None:
         if request.generation != self._journal.generation:

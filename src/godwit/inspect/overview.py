@@ -312,7 +312,7 @@ def _open(
         return None
     request = history.requests.request(opened.id)
     assert isinstance(request, MigrateRequest)
-    migration = opened.resume(request)
+    migration = opened.resume(request, intent.routings[name].bins)
     bins = len(left(migration.origin, migration.target))
     rest = left(intent.routings[name], migration.goal)
     return MigrationView(

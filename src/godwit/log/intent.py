@@ -76,10 +76,10 @@ class Intent:
     `taken` is the id of the newest request that was taken in, `refused` says by id which of the
     last ones were refused and why, `sources` which of the last ones came as data. Routings, merges
     and migrations are by operator; so are watermarks, for operators that have one, in microseconds
-    since 1970. `asked_workers` is the number of workers that the program named at its start, if it
-    did. `backlog` is how many offsets of the sources the epoch leaves to read, if they tell,
-    `unread` the files of theirs that wait; both decide nothing. `placement` says, where workers are
-    pinned, which executors they run on.
+    since 1970. `asked_workers` and `asked_bins` are the numbers that the program named last at a
+    start, if it did. `backlog` is how many offsets of the sources the epoch leaves to read, if they
+    tell, `unread` the files of theirs that wait; both decide nothing. `placement` says, where
+    workers are pinned, which executors they run on.
     """
 
     epoch: Epoch
@@ -94,6 +94,7 @@ class Intent:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     asked_workers: int | None = None
+    asked_bins: int | None = None
     backlog: int | None = None
     unread: UnreadFiles | None = None
     placement: PlacementRecord | None = None
@@ -122,6 +123,7 @@ class Intent:
             "watermarks": dict(self.watermarks),
             "sources": list(self.sources),
             "given": self.asked_workers,
+            **({"given_bins": self.asked_bins} if self.asked_bins else {}),
             "backlog": self.backlog,
             **({"unread": self.unread.to_json()} if self.unread else {}),
             "placement": self.placement and self.placement.to_json(),
@@ -157,6 +159,7 @@ class Intent:
             watermarks=data["watermarks"],
             sources=tuple(data["sources"]),
             asked_workers=data["given"],
+            asked_bins=data.get("given_bins"),
             backlog=data["backlog"],
             unread=UnreadFiles.from_json(data["unread"]) if data.get("unread") else None,
             placement=placement and PlacementRecord.from_json(placement),

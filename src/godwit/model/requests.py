@@ -3,7 +3,7 @@
 import base64
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -44,6 +44,15 @@ class Updates(Sequence[Update]):
         return dict(
             zip(self.bins[start:stop].tolist(), self.workers[start:stop].tolist(), strict=True)
         )
+
+    def split(self, parts: int) -> "Updates":
+        """The same, where each bin has become so many.
+
+        >>> list(Updates.of([Update(7, bin=1, worker=3)]).split(2))
+        [Update(epoch=7, bin=2, worker=3), Update(epoch=7, bin=3, worker=3)]
+        """
+        bins = (self.bins * parts)[:, None] + np.arange(parts)
+        return Updates(self.epochs.repeat(parts), bins.ravel(), self.workers.repeat(parts))
 
     def __len__(self) -> int:
         return len(self.epochs)
@@ -120,6 +129,10 @@ class ScheduleRequest:
         """The last epoch at which this request changes something."""
         return Epoch(int(self.updates.epochs[-1])) if self.updates else self.epoch
 
+    def with_bins(self, bins: int) -> Self:
+        """The same for a routing of as many bins or more, into which those of now were split."""
+        return replace(self, updates=self.updates.split(bins // self.bins), bins=bins)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": "schedule",
@@ -193,6 +206,22 @@ class AbortRequest:
             "migration": self.migration,
             "rollback": self.rollback,
         }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """Give `operator` so many bins: split those that it has, or merge them; none moves."""
+
+    id: int
+    operator: str
+    bins: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "split", "id": self.id, "operator": self.operator, "bins": self.bins}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
@@ -283,7 +312,7 @@ class StreamedUpdates:
     workers: int | None = None
 
 
-OperatorRequest = ScheduleRequest | MigrateRequest | AbortRequest | FinishRequest
+OperatorRequest = ScheduleRequest | MigrateRequest | AbortRequest | SplitRequest | FinishRequest
 PlacementRequest = HandoverRequest | DrainRequest
 Request = OperatorRequest | PlacementRequest | StopRequest
 
@@ -294,6 +323,7 @@ def request_from_json(data: dict[str, Any]) -> Request:
         "schedule": ScheduleRequest,
         "migrate": MigrateRequest,
         "abort": AbortRequest,
+        "split": SplitRequest,
         "finish": FinishRequest,
         "handover": HandoverRequest,
         "drain": DrainRequest,

@@ -133,6 +133,10 @@ class Epochs:
         """End an open migration, or move its bins back."""
         self._driver.requests.abort(operator or self._last, migration, rollback=rollback)
 
+    def split(self, bins: int, *, operator: str | None = None) -> None:
+        """Give an operator another number of bins, without a move."""
+        self._driver.requests.split(operator or self._last, bins)
+
     def schedule(
         self,
         updates: Iterable[Update],
