@@ -40,6 +40,7 @@ class Trip:
     strategy: Strategy
     supersede: bool
     asked: float
+    number: int = 0  # those of one request have the same
     deadline: float | None = None
     on_timeout: OnTimeout = "finish"
     back: bool = False
@@ -156,7 +157,7 @@ class Routes:
         self._given: tuple[int | None, int | None] = workers, bins
         self._plan = Plan(Routing.even(bins, workers))
         self._plans: dict[int, Plan] = {}
-        self._asked: list[Asked] = []
+        self._asked: dict[int, Asked] = {}  # by the numbers of requests
 
     @property
     def now(self) -> Routing:
@@ -168,6 +169,11 @@ class Routes:
     @property
     def is_moving(self) -> bool:
         return self._plan.trip is not None
+
+    @property
+    def trip(self) -> int | None:
+        """The number of the open migration."""
+        return self._plan.trip.number if self._plan.trip else None
 
     @property
     def is_wished(self) -> bool:
@@ -189,7 +195,7 @@ class Routes:
         workers, bins = self._given
         plan = replace(self._plan.begin(epoch, now, said), given=workers, given_bins=bins)
         self._plan = self._plans[epoch] = plan
-        self.begun, self._asked = epoch, []
+        self.begun, self._asked = epoch, {}
 
     def is_possible(self, asked: Asked) -> bool:
         try:
@@ -201,42 +207,40 @@ class Routes:
     def is_known(self, source: str) -> bool:
         return source in self._plan.sources
 
-    def add(self, asked: Asked) -> None:
+    def add(self, asked: Asked, number: int) -> None:
         self._plan = self._plan.ask(asked, self.begun)
-        self._asked.append(asked)
+        self._asked[number] = asked
         self.know(asked)
 
-    def leave(self, asked: Asked) -> None:
+    def leave(self, asked: Asked, number: int) -> None:
         """It is there for the next start of the query, which judges it."""
-        self._asked.append(asked)
+        self._asked[number] = asked
 
     def know(self, asked: Asked) -> None:
         """Whether it is granted or not, it has been there."""
         if isinstance(asked, Wish) and asked.source is not None:
             self._plan = replace(self._plan, sources=self._plan.sources | {asked.source})
 
-    def restart(self, workers: int | None, bins: int | None) -> None:
-        """What was asked is asked again, of what the last epoch had decided. Then other bins than
-        the program named before are asked for; if they cannot be had, or if workers are given that
-        what was asked does not lead to, that overrules it: wishes for good, migrations as soon as
-        an epoch has begun with it.
+    def rewind(self, workers: int | None, bins: int | None) -> dict[int, Asked]:
+        """Back to what the last epoch had decided; returns what was asked since. Before the first
+        epoch both numbers are given."""
+        self._plan = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
+        asked, self._asked = self._asked, {}
+        return asked
 
-        Before the first epoch both are given, and overrule nothing. A program that names the same
-        number as before asks for nothing.
-        """
-        decided = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
+    def name(self, workers: int | None, bins: int | None) -> None:
+        """The program names other numbers than before, if it does. If the bins cannot be had where
+        they are, or nothing that was asked leads to the workers, that overrules it, as soon as an
+        epoch has begun with it. Before the first epoch it overrules nothing."""
+        decided = self._plans.get(self.begun)
+        if decided is None:
+            self._given = workers, bins
+            return
         self._given = workers or decided.given, bins or decided.given_bins
         if workers == decided.given:
             workers = None
         if bins == decided.given_bins:
             bins = None
-        asked, self._plan, self._asked = self._asked, decided, []
-        for one in asked:
-            self.know(one)
-            if self.is_possible(one):
-                self.add(one)
-        if self.begun not in self._plans:
-            return
         routing, trip = self._plan.routing, self._plan.trip
         goal = routing if trip is None else trip.origin if trip.back else trip.target
         to_come = [goal.workers, *(wish.workers for wish in self._plan.wishes if wish.workers)][-1]
@@ -252,14 +256,31 @@ class Routes:
         if workers is not None and (has_moved or workers != routing.workers):
             routing = Routing.even(routing.bins, workers)
         self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
-        self._plans[self.begun] = replace(decided, wishes=())
-        self._asked = [one for one in asked if not isinstance(one, Wish)]
 
     def restore(self, epoch: int) -> None:
         """Later epochs have not begun; nor was anything wished for them."""
-        self.begun, self._asked = epoch, []
+        self.begun, self._asked = epoch, {}
         self._plan = self._plans[epoch] = replace(self._plans[epoch], wishes=())
         self._plans = {e: plan for e, plan in self._plans.items() if e <= epoch}
+
+
+def restart(several: Collection[Routes], workers: int | None, bins: int | None) -> set[int]:
+    """What was asked is asked again, in its order, of all that it was for or of none. Then the
+    program names its numbers. Returns the numbers of the requests that are refused now."""
+    asked = [(routes, routes.rewind(workers, bins)) for routes in several]
+    refused = set[int]()
+    for number in sorted({number for _, some in asked for number in some}):
+        parts = [(routes, some[number]) for routes, some in asked if number in some]
+        for routes, one in parts:
+            routes.know(one)
+        if all(routes.is_possible(one) for routes, one in parts):
+            for routes, one in parts:
+                routes.add(one, number)
+        else:
+            refused.add(number)
+    for routes in several:
+        routes.name(workers, bins)
+    return refused
 
 
 def _paced(owners: list[int], goal: list[int], waited: int | None, said: Said) -> list[int]:

@@ -188,6 +188,7 @@ class Driver:
                     migrations=decision.migrations,
                     watermarks=self.published.time.next(decision.finished),
                     sources=decision.sources,
+                    dropped=decision.dropped,
                     asked_workers=self._asked_workers,
                     asked_bins=self._asked_bins,
                     backlog=backlog,

@@ -66,6 +66,14 @@ class Timeline:
         """Where an open migration leads to, or where it is."""
         return self.routing if self.migration is None else self.migration.goal
 
+    @property
+    def way(self) -> tuple[int, Routing, Routing] | None:
+        """Of an open migration: its id, where it is and where it leads to. Operators with the same
+        take the same steps, as long as no other request parts them."""
+        if self.migration is None:
+            return None
+        return self.migration.id, self.routing, self.migration.goal
+
     def sought(self) -> dict[WorkerId, list[int]]:
         """By worker: the segments that it fetches ahead of the steps of an open migration."""
         if self.migration is None or self.migration.strategy.fetch_seconds(0.0) is None:

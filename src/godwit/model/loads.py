@@ -49,7 +49,8 @@ class Loads:
         counted = self.counted or max(min(bins, FINEST), 1 << highest.bit_length())
         records = np.bincount(self.bins, self.records, minlength=counted)
         if bins < counted:  # merged since
-            return records.reshape(bins, -1).sum(axis=1)
+            merged: npt.NDArray[np.float64] = records.reshape(bins, -1).sum(axis=1)
+            return merged
         return np.repeat(records * (counted / bins), bins // counted)
 
     def to_text(self) -> str:

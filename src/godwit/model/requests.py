@@ -313,8 +313,47 @@ class StreamedUpdates:
 
 
 OperatorRequest = ScheduleRequest | MigrateRequest | AbortRequest | SplitRequest | FinishRequest
+
+
+@dataclass(frozen=True, slots=True)
+class JointRequest:
+    """Requests of several operators, one each, which all accept or none. All have the id of it."""
+
+    id: int
+    parts: tuple[OperatorRequest, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(replace(part, id=self.id) for part in self.parts))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "joint", "id": self.id, "parts": [part.to_json() for part in self.parts]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        parts = [part for one in data["parts"] for part in parts_of(request_from_json(one))]
+        return cls(data["id"], tuple(parts))
+
+
 PlacementRequest = HandoverRequest | DrainRequest
-Request = OperatorRequest | PlacementRequest | StopRequest
+Request = OperatorRequest | JointRequest | PlacementRequest | StopRequest
+
+
+def jointly(parts: Sequence[OperatorRequest]) -> OperatorRequest | JointRequest:
+    """The request that asks for all of these."""
+    return parts[0] if len(parts) == 1 else JointRequest(parts[0].id, tuple(parts))
+
+
+def migrate_of(request: Request, operator: str) -> MigrateRequest | None:
+    """The migration that a request asks of an operator."""
+    parts = (part for part in parts_of(request) if isinstance(part, MigrateRequest))
+    return next((part for part in parts if part.operator == operator), None)
+
+
+def parts_of(request: Request) -> tuple[OperatorRequest, ...]:
+    """What a request asks of operators, by operator."""
+    if isinstance(request, JointRequest):
+        return request.parts
+    return (request,) if isinstance(request, OperatorRequest) else ()
 
 
 def request_from_json(data: dict[str, Any]) -> Request:
@@ -325,6 +364,7 @@ def request_from_json(data: dict[str, Any]) -> Request:
         "abort": AbortRequest,
         "split": SplitRequest,
         "finish": FinishRequest,
+        "joint": JointRequest,
         "handover": HandoverRequest,
         "drain": DrainRequest,
         "stop": StopRequest,
