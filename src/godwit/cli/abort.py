@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     views = Overview.of(store).named(arguments.operator)
     open_ones = {view.name: id for view in views if (id := _open(store, view)) is not None}
     if not open_ones:
-        raise ConfigError(f"{told_of([view.name for view in views])} has no open migration")
+        raise ConfigError(f"there is no open migration of {told_of([view.name for view in views])}")
     if len({*open_ones.values()}) > 1:
         choices = " or ".join(f"--operator {name}" for name in open_ones)
         raise ConfigError(f"operators have migrations of their own: say {choices}")

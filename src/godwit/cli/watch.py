@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     waiting = [one for one in overview.waiting if is_for(one, names)]
     known = [*(one.id for view in views for one in view.migrations), *(one.id for one in waiting)]
     if not known:
-        raise ConfigError(f"{who} has no migration")
+        raise ConfigError(f"there is no migration of {who}")
     id = max(known) if arguments.id is None else arguments.id
     if id not in known:
         raise ConfigError(f"migration {id} of {who} is not known (any more)")
