@@ -169,9 +169,12 @@ class Requests:
         self._ask(lambda: [SplitRequest(0, name, bins) for name in names])
 
     def migration(self, id: int) -> tuple[MigrateRequest, ...]:
-        """What a migration is of each of its operators, given its id."""
-        parts = parts_of(self._journal.requests.request(id))
-        return tuple(part for part in parts if isinstance(part, MigrateRequest))
+        """What a migration is of each operator, given its id; without those that are gone."""
+        return tuple(
+            part
+            for part in parts_of(self._journal.requests.request(id))
+            if isinstance(part, MigrateRequest) and part.operator in self._operators
+        )
 
     def outcome(self, migration: int) -> MigrationPhase | None:
         """How a migration ended, once its last epoch is published; None as long as it is open.
