@@ -131,10 +131,11 @@ def test_a_migration_goes_on_in_other_bins(tmp_path: Path) -> None:
     assert driver.routing("counts").bins == 16
     publish(driver, 1)
     driver = drive(tmp_path, bins=4)
+    publish(driver, 2)
     assert driver.routing("counts").bins == 16
     driver = drive(tmp_path, bins=32)
     assert driver.routing("counts").bins == 32
-    for epoch in range(2, 30):
+    for epoch in range(3, 30):
         publish(driver, epoch)
     assert driver.requests.outcome(id) == "done"
     assert driver.routing("counts") == THREE.with_bins(32)

@@ -12,7 +12,6 @@ from godwit.driver.requests import Requests
 from godwit.driver.timelines import REFUSALS
 from godwit.errors import FencedError, RefusedError
 from godwit.log import History
-from godwit.migration.strategies import all_at_once
 from godwit.model.ids import BinId, Epoch, WorkerId
 from godwit.model.requests import AbortRequest, StreamedUpdates
 from godwit.model.routing import Routing, Update
@@ -180,7 +179,7 @@ def test_the_id_of_a_deleted_request_is_not_given_again(tmp_path: Path) -> None:
     publish(driver, 0)
     shutil.rmtree(tmp_path / "godwit" / "undone")
     driver = drive(tmp_path)
-    assert driver.requests.migrate("counts", Routing.even(4, 3), strategy=all_at_once()).id == 3
+    assert driver.requests.schedule("counts", [Update(3, 1, 1)]).id == 3
 
 
 def test_requests_before_the_first_epoch_survive_too(tmp_path: Path) -> None:
