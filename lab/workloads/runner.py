@@ -141,7 +141,7 @@ class Runner:
     def _open(self) -> str:
         """Which migrations are open, and how far they are."""
         some = [handle for _, handle in self._asked if handle.outcome == "open"]
-        told = [f"{one.operator}: {_progress(one)}" for one in some]
+        told = [f"{', '.join(one.operators)}: {_progress(one)}" for one in some]
         return f"{plural(len(some), 'open migration')} ({', '.join(told)})" if some else ""
 
     def _migrations(self) -> list[ObservedMigration]:

@@ -308,7 +308,7 @@ BAD = {
     "no plan": (["apply", "{}", sys.executable], r"can read \(it is not JSON\)$"),
     "no numbers": (["apply", "{0}", "{0}/bins.json"], "'bins': 'x'.* than whole numbers from 0"),
     "no moves": (["apply", "{0}", "{0}/moves.json"], "its moves are no list"),
-    "no migration": (["watch", "{}"], "operator 'counts' has no migration$"),
+    "no migration": (["watch", "{}"], "there is no migration of operator 'counts'$"),
     "no workers": (["plan", "{}"], "say what to plan: --workers N"),
     "no command": ([], "required: COMMAND; see godwit --help"),
     "deadline": (

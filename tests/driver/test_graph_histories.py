@@ -1,8 +1,8 @@
 """Random histories of random graphs come out as in plain Python, in state and in each sink.
 
 A graph has two to six operators, each over the source or some of those before it; several end in
-sinks. What happens to it is as in `test_histories`. One run plays 48 histories, always the same;
-`make soak` plays 2,000 and more, others each time.
+sinks. What happens to it is as in `test_histories`; requests are for one of its operators or for
+all. One run plays 72 histories, always the same; `make soak` plays 15,000, others each time.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from godwit.model.hashing import hash_rows
 from tests.support.counting_workloads import Workload, few_hashes
 from tests.support.graph_workloads import graphs
 from tests.support.histories import Hasher, play
-from tests.support.history_events import Story, mixed_stories, stories
+from tests.support.history_events import Story, mixed_stories, steered_stories, stories
 
 pytestmark = pytest.mark.soak
 
@@ -31,7 +31,7 @@ def told(story_of: StoryOf) -> st.SearchStrategy[Told]:
 
 
 @pytest.mark.parametrize("hashes", [hash_rows, few_hashes])
-@pytest.mark.parametrize("story_of", [stories, mixed_stories])
+@pytest.mark.parametrize("story_of", [stories, mixed_stories, steered_stories])
 def test_graphs(story_of: StoryOf, hashes: Hasher) -> None:
     @settings(max_examples=HISTORIES)
     @given(told(story_of))

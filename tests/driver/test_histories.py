@@ -1,7 +1,8 @@
 """Random histories on the in-memory runtime come out as in plain Python, in state and in the sink.
 
 A history is inputs x routings of each operator over epochs (migrations with deadlines or without,
-schedules, updates that come as data, requests that must be refused) x the end of the stream x
+schedules, updates that come as data, bins that split and merge, requests that must be refused) x
+the end of the stream x
 deaths (at every fault point, and at every change of a name in the filesystem) x restarts with other
 workers and bins x rollbacks, with short retentions and early merges among them. At its end, all
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
@@ -21,7 +22,7 @@ from tests.support.column_workloads import APART, BALANCES, FADING_BALANCES, ONC
 from tests.support.counting_workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 from tests.support.expiring_workloads import FADING, FORGETFUL
 from tests.support.histories import Hasher, play
-from tests.support.history_events import Story, mixed_stories, stories
+from tests.support.history_events import Story, mixed_stories, steered_stories, stories
 from tests.support.join_workloads import JOINED, JOINED_ANTI, JOINED_FULL, JOINED_SEMI
 from tests.support.merged_windows import PANES, VISITS
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
@@ -57,6 +58,19 @@ def test_histories(workload: Workload, hashes: Hasher) -> None:
             event(what)
 
     comes_out_right()
+
+
+@pytest.mark.parametrize("workload", [TOTALS, PAIRS, CHAINED, JOINED], ids=repr)
+def test_histories_of_steered_queries(workload: Workload) -> None:
+    seen = Counter[str]()
+
+    @settings(max_examples=HISTORIES)
+    @given(steered_stories(workload))
+    def comes_out_right(story: Story) -> None:
+        seen.update(play(story, workload, few_hashes))
+
+    comes_out_right()
+    assert seen["splits, migration open"]
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=repr)

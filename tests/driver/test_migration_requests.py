@@ -107,8 +107,8 @@ def test_a_deadline_is_kept_over_a_restart(tmp_path: Path) -> None:
     assert driver.requests.outcome(id) == "done"
 
 
-@pytest.mark.parametrize("restart", [{"workers": 2}, {"bins": 8}])
-def test_other_workers_or_bins_overrule_a_migration(
+@pytest.mark.parametrize("restart", [{"workers": 2}, {"bins": 1}])
+def test_other_workers_or_fewer_bins_overrule_a_migration(
     tmp_path: Path, restart: dict[str, int]
 ) -> None:
     driver = drive(tmp_path, workers=1, bins=4)
@@ -119,6 +119,26 @@ def test_other_workers_or_bins_overrule_a_migration(
     driver = drive(tmp_path)
     assert driver.requests.outcome(id) == "overruled"
     assert driver.timelines["counts"].migration is None
+
+
+def test_a_migration_goes_on_in_other_bins(tmp_path: Path) -> None:
+    """Those of a request, and those of a start; the ones that a program named before ask for
+    nothing."""
+    driver = drive(tmp_path, workers=1, bins=4)
+    id = driver.requests.migrate("counts", THREE, strategy=fluid()).id
+    publish(driver, 0)
+    driver.requests.split("counts", 16)
+    assert driver.routing("counts").bins == 16
+    publish(driver, 1)
+    driver = drive(tmp_path, bins=4)
+    publish(driver, 2)
+    assert driver.routing("counts").bins == 16
+    driver = drive(tmp_path, bins=32)
+    assert driver.routing("counts").bins == 32
+    for epoch in range(3, 30):
+        publish(driver, epoch)
+    assert driver.requests.outcome(id) == "done"
+    assert driver.routing("counts") == THREE.with_bins(32)
 
 
 def test_another_process_asks_through_the_checkpoint(tmp_path: Path) -> None:
@@ -202,8 +222,7 @@ def test_what_has_arrived_is_remembered(tmp_path: Path) -> None:
     driver.requests.abort("counts", id)
     publish(driver, 1)
     ended = drive(tmp_path).timelines.ended(id)
-    assert ended is not None
-    assert ended.arrived == 1
+    assert ended["counts"].arrived == 1
 
 
 def test_a_migration_that_is_asked_for_before_the_first_epoch_survives_a_restart(

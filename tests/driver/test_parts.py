@@ -82,7 +82,7 @@ def test_handles_print_what_was_asked_for_alone(tmp_path: Path) -> None:
     ]
     request_of = drive(tmp_path / "other", workers=2, bins=4).requests.migrate
     migration = request_of("counts", Routing.even(4, 3), strategy=fluid())
-    texts.append(repr(handles.Migration(driver, migration)))
+    texts.append(repr(handles.Migration(driver, (migration,))))
     texts.append(repr(handles.Handover(driver, 7)))
     assert not [text for text in texts if "Driver" in text or "driver" in text]
 

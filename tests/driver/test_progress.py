@@ -55,7 +55,7 @@ def test_bytes_and_seconds_are_those_of_the_bins_that_are_left(tmp_path: Path) -
     rows = np.bincount(ORIGIN.owners, keys).astype(int)  # of the two workers, a file each
     sizes = keys * np.array([files[count] / count for count in rows])[ORIGIN.owners]
     request = sim.driver.requests.migrate("counts", TARGET, strategy=batched(5))
-    migration = handles.Migration(sim.driver, request)
+    migration = handles.Migration(sim.driver, (request,))
     assert migration.progress.bins == 12
     for arrived, epochs in ((5, 2), (10, 1)):
         sim.feed([])
@@ -78,7 +78,7 @@ def test_what_has_arrived_leaves_again_on_the_way_back(tmp_path: Path) -> None:
     sim = simulate(tmp_path, bins=16)
     sim.feed(words(*KEYS))
     request = sim.driver.requests.migrate("counts", TARGET, strategy=batched(5))
-    migration, seen = handles.Migration(sim.driver, request), []
+    migration, seen = handles.Migration(sim.driver, (request,)), []
     sim.feed([])
     sim.feed([])
     migration.abort(rollback=True)

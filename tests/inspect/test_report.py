@@ -5,7 +5,7 @@ from pathlib import Path
 
 from godwit.inspect.prometheus import PrometheusFile
 from godwit.inspect.report import EpochReport, ReplicaReport
-from godwit.migration.strategies import batched
+from godwit.migration.strategies import all_at_once, batched
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
@@ -25,6 +25,23 @@ def report(tmp_path: Path) -> EpochReport:
     timelines = {"counts": sim.driver.timelines["counts"]}
     parts = {"decide": 0.01, "compute": 0.2}
     return EpochReport.of(manifest, {"counts": before}, timelines, {"counts": 5_000_000}, parts)
+
+
+def test_what_moved_is_told_in_the_bins_of_now(tmp_path: Path) -> None:
+    """Also if they were split between two epochs, or between an epoch and its report."""
+    sim = simulate(tmp_path, workers=2, bins=16)
+    sim.feed(words("a"))
+    before = sim.driver.routing("counts")
+    sim.split(32)
+    sim.migrate(Routing.even(32, 2).assign({0: 1, 1: 1, 31: 0}), strategy=all_at_once())
+    sim.feed(words("a", "b"))
+    manifest = sim.driver.published.manifest
+    assert manifest is not None
+    for bins, moved in ((32, 3), (64, 6)):
+        sim.split(bins)
+        timelines = {"counts": sim.driver.timelines["counts"]}
+        told = EpochReport.of(manifest, {"counts": before}, timelines, {}, {}).operators["counts"]
+        assert told.moved == moved
 
 
 def test_a_line_for_people(tmp_path: Path) -> None:

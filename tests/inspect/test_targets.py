@@ -1,6 +1,7 @@
 """Targets come from what was measured: the records of the last epochs, and the state of bins."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from godwit.errors import ConfigError, InfeasibleError
 from godwit.inspect.overview import Overview
 from godwit.inspect.sizes import lacking, work_seconds
-from godwit.inspect.targets import PLANNERS, Measured, Planner, target
+from godwit.inspect.targets import PLANNERS, Measured, Planner, target, targets
 from godwit.log.history import History
 from godwit.migration.strategies import Fetching, Known, paced
 from godwit.model import tree as trees
@@ -52,6 +53,41 @@ def test_records_are_counted_by_bin_and_newer_ones_count_for_more(tmp_path: Path
     assert found.records.sum() == pytest.approx(4.0)
     assert first / second == pytest.approx(0.8)
     assert found.bytes.sum() > 0
+
+
+def test_records_that_were_counted_in_other_bins_count_in_those_of_now(tmp_path: Path) -> None:
+    sim = simulate(tmp_path, bins=16)
+    sim.feed(words(*map(str, range(50))))
+    sim.split(64)
+    sim.feed(words(*map(str, range(50))))
+    sim.split(4)
+    sim.feed(words(*map(str, range(50))))
+    for bins in (4, 16, 64):
+        routing = Routing.even(bins, 4)
+        records = Measured.of(History(tmp_path), "counts", bins).records
+        found = np.bincount(routing.owners, records)
+        assert found.sum() == pytest.approx(50)
+        exact = Measured.of(History(tmp_path), "counts", 4).records
+        assert found == pytest.approx(exact)
+
+
+def test_operators_that_move_together_are_planned_by_their_load_together() -> None:
+    """Each alone would send its own heavy bin away; together these balance each other."""
+    origin = Routing.even(4, 2)
+    zero = np.zeros(4)
+    one = Measured(np.array([5.0, 1.0, 1.0, 1.0]), zero, zero, zero)
+    other = Measured(np.array([1.0, 1.0, 1.0, 5.0]), zero, zero, zero)
+
+    def balanced(routing: Routing, measured: Measured) -> Routing:
+        return target("scattered", routing, measured, tau=0.0)
+
+    routings = {"one": origin, "other": origin, "elsewhere": Routing.even(4, 1)}
+    measured = {"one": one, "other": other, "elsewhere": one}
+    found = targets(balanced, routings, measured)
+    assert found == {"one": origin, "other": origin, "elsewhere": Routing.even(4, 1)}
+    assert targets(partial(target, "scattered", tau=0.3), {"one": origin}, {"one": one}) != {
+        "one": origin
+    }
 
 
 def test_plan_and_status_tell_the_same_bytes_of_a_worker(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_migrations_mean_what_they_did(history: History) -> None:
     assert (opened.id, opened.phase, opened.stepped) == (7, MigrationPhase.MOVING, DECIDED)
     request = history.requests.request(opened.id)
     assert isinstance(request, MigrateRequest)
-    migration = opened.resume(request)
+    migration = opened.resume(request, 16)
     assert migration.rebased
     assert migration.origin == opened.origin != request.origin == Routing.even(16, 3)
 

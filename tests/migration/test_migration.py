@@ -137,7 +137,8 @@ def test_json(phase: MigrationPhase) -> None:
         one = replace(MigrationState.of(request, origin), phase=phase, stepped=Epoch(3))
         told = OpenMigration.from_json(json.loads(json.dumps(one.record().to_json())))
         assert told == one.record()
-        assert told.resume(request) == one
+        assert told.resume(request, 8) == one
+        assert told.resume(request, 32) == one.with_bins(32)
 
 
 @pytest.mark.parametrize("phase", ENDS)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from godwit.errors import RefusedError
+from godwit.errors import ConfigError, RefusedError
 from godwit.migration.migration import MigrationPhase
 from godwit.migration.timeline import HORIZON, PAST_MIGRATIONS, Timeline
 from godwit.model.ids import Epoch
@@ -13,6 +13,7 @@ from godwit.model.requests import (
     MigrateRequest,
     OperatorRequest,
     ScheduleRequest,
+    SplitRequest,
     Updates,
 )
 from godwit.model.routing import Routing, Update
@@ -36,6 +37,18 @@ def moving() -> Timeline:
     timeline = IDLE.take(migrate()).begin(Epoch(5), 101.0)
     assert timeline.migration is not None
     return timeline
+
+
+def returning() -> Timeline:
+    """Migration 7 from four workers has brought bins 2 and 3 to worker 0, before it turns back: so
+    bins could be merged in pairs of pairs, if it were not for where it returns to."""
+    timeline = Timeline("counts", Epoch(4), FOUR).take(migrate(origin=FOUR, target=TWO))
+    assert timeline.migration is not None
+    return replace(timeline, routing=TWO)
+
+
+def split(bins: int) -> SplitRequest:
+    return SplitRequest(11, "counts", bins)
 
 
 def ends(timeline: Timeline) -> list[tuple[int, MigrationPhase, int]]:
@@ -88,6 +101,33 @@ REFUSED: dict[str, tuple[Timeline, OperatorRequest, str]] = {
         AbortRequest(9, "counts", 7),
         "migration 7 of operator 'counts' is done",
     ),
+    "a merge of bins at several workers": (
+        IDLE,
+        split(1),
+        "cannot have 1 bin: bins 0 and 4 of 8 would be one, which are at workers 0 and 1; "
+        "ask for at least 2 bins, or migrate them to one of both first",
+    ),
+    "a merge in the middle of a step": (
+        moving(),
+        split(4),
+        "bins 4 and 5 of 8 would be one, which are at workers 2 and 1",
+    ),
+    "a merge of bins that a migration parts": (
+        IDLE.take(migrate()),
+        split(2),
+        "bins 0 and 2 of 8 .*, which migration 7 brings to workers 0 and 1; ask for at least 4 bins"
+        ", or wait for its end",
+    ),
+    "a merge of bins that a migration found at several workers": (
+        returning(),
+        split(2),
+        "which migration 7 found at workers 0 and 1; ask for at least 4 bins, or wait for its end",
+    ),
+    "a merge while scheduled": (
+        IDLE.take(schedule(6)),
+        split(4),
+        "scheduled up to epoch 6; merge bins when they have taken effect",
+    ),
     "a second way back": (
         moving().take(AbortRequest(9, "counts", 7, rollback=True)),
         AbortRequest(10, "counts", 7, rollback=True),
@@ -133,12 +173,15 @@ def test_a_restart_that_asks_for_nothing_else_changes_nothing() -> None:
         assert moving().restart(workers, 8) == moving()
 
 
-def test_a_restart_with_other_workers_or_bins_overrules_everything() -> None:
+def test_a_restart_with_other_workers_or_too_few_bins_overrules_everything() -> None:
     timeline = moving().restart(3, None)
     assert (timeline.is_open, timeline.routing) == (False, Routing.even(8, 3))
     assert ends(timeline) == [(7, MigrationPhase.OVERRULED, 5)]
-    timeline = moving().restart(None, 16)
-    assert (timeline.is_open, timeline.routing) == (False, moving().routing.with_bins(16))
+    timeline = moving().restart(None, 2)
+    assert (timeline.is_open, timeline.routing) == (False, moving().routing.with_bins(2))
+    assert ends(timeline) == [(7, MigrationPhase.OVERRULED, 5)]
+    timeline = IDLE.take(schedule(9)).restart(None, 4)
+    assert (timeline.is_open, timeline.routing) == (False, Routing.even(4, 2))
     timeline = IDLE.take(schedule(9)).restart(3, None)
     assert (timeline.is_open, timeline.routing, timeline.past) == (False, Routing.even(8, 3), ())
 
@@ -174,3 +217,88 @@ def test_only_the_newest_of_the_past_is_remembered() -> None:
     for id in range(PAST_MIGRATIONS + 5):
         timeline = timeline.take(migrate(id, target=TWO)).begin(Epoch(timeline.begun + 1), 0.0)
     assert [ended.id for ended in timeline.past] == list(range(5, PAST_MIGRATIONS + 5))
+
+
+# -- bins split and merge --------------------------------------------------------------------------
+
+
+def owners(timeline: Timeline) -> list[int]:
+    owners: list[int] = timeline.routing.owners.tolist()
+    return owners
+
+
+def test_a_split_gives_each_part_the_worker_of_the_whole() -> None:
+    timeline = IDLE.take(split(16))
+    assert (timeline.routing, timeline.is_open) == (Routing.even(16, 2), False)
+    assert timeline.begin(Epoch(5), 101.0).routing == Routing.even(16, 2)
+    assert timeline.take(split(2)).routing == Routing.even(2, 2)
+    assert IDLE.take(split(8)) == IDLE
+
+
+@pytest.mark.parametrize("bins", [0, 3, 1 << 21, -8])
+def test_bins_are_a_power_of_two(bins: int) -> None:
+    with pytest.raises(ConfigError, match="power of two"):
+        IDLE.take(split(bins))
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+def test_a_migration_goes_on_in_finer_bins(rollback: bool) -> None:
+    """Where it comes from, where it is and where it leads are told in them; its phase, its end and
+    what it may do next stay as they were."""
+    timeline = moving()
+    if rollback:
+        timeline = timeline.take(AbortRequest(9, "counts", 7, rollback=True))
+    finer = timeline.take(split(32))
+    before, after = timeline.migration, finer.migration
+    assert before is not None
+    assert after is not None
+    assert (after.phase, after.stepped, after.id) == (before.phase, before.stepped, before.id)
+    assert finer.routing == timeline.routing.with_bins(32)
+    assert (after.origin, after.target) == (TWO.with_bins(32), FOUR.with_bins(32))
+    epoch = finer.begun
+    while finer.is_open:
+        epoch = Epoch(epoch + 1)
+        finer = finer.begin(epoch, 102.0)
+    goal, phase = (TWO, MigrationPhase.ROLLED_BACK) if rollback else (FOUR, MigrationPhase.DONE)
+    assert (finer.routing, finer.past[-1].phase) == (goal.with_bins(32), phase)
+
+
+def test_a_late_migration_in_finer_bins_finishes_at_once() -> None:
+    late = IDLE.take(migrate(deadline=110.0, strategy="fluid")).begin(Epoch(5), 101.0)
+    late = late.take(split(16)).begin(Epoch(6), 110.0)
+    assert (late.routing, late.is_open) == (FOUR.with_bins(16), False)
+
+
+def test_a_migration_in_finer_bins_can_be_aborted_and_superseded() -> None:
+    finer = moving().take(split(16))
+    aborted = finer.take(AbortRequest(9, "counts", 7))
+    assert (aborted.routing, ends(aborted)) == (finer.routing, [(7, MigrationPhase.ABORTED, 5)])
+    back = migrate(9, origin=finer.routing, target=TWO.with_bins(16), supersede=True)
+    assert ends(finer.take(back)) == [(7, MigrationPhase.SUPERSEDED, 5)]
+    with pytest.raises(RefusedError, match="has 8 bins, operator 'counts' has 16"):
+        finer.take(migrate(9, supersede=True))
+
+
+def test_bins_merge_where_origin_target_and_routing_can() -> None:
+    merged = IDLE.take(migrate()).take(split(4))
+    assert merged.migration is not None
+    assert (merged.routing, merged.migration.target) == (Routing.even(4, 2), Routing.even(4, 4))
+    merged = merged.begin(Epoch(5), 101.0)
+    assert (owners(merged), ends(merged)) == ([0, 1, 2, 3], [(7, MigrationPhase.DONE, 5)])
+
+
+def test_scheduled_updates_are_for_all_parts_of_their_bins() -> None:
+    timeline = IDLE.take(schedule(6)).take(split(16)).begin(Epoch(5), 101.0)
+    assert owners(timeline)[:2] == [0, 0]
+    assert owners(timeline.begin(Epoch(6), 102.0))[:3] == [1, 1, 0]
+    with pytest.raises(RefusedError, match="has 8 bins, operator 'counts' has 16"):
+        timeline.take(schedule(7, id=9))
+
+
+def test_a_restart_with_other_bins_splits_and_merges_where_no_bin_moves() -> None:
+    assert moving().restart(None, 16) == moving().take(split(16))
+    assert moving().restart(4, 16) == moving().take(split(16))
+    assert IDLE.take(migrate()).restart(None, 4) == IDLE.take(migrate()).take(split(4))
+    assert IDLE.take(schedule(9)).restart(None, 16) == IDLE.take(schedule(9)).take(split(16))
+    overruled = moving().restart(3, 16)
+    assert (overruled.routing, overruled.is_open) == (Routing.even(16, 3), False)

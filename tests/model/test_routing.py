@@ -79,6 +79,19 @@ def test_fewer_bins_follow_their_first_part(routing: Routing, fewer: int) -> Non
     assert coarser.owners.tolist() == [routing.owners[bin * width] for bin in range(bins)]
 
 
+@given(routings(), st.integers(0, 8), st.lists(st.integers(0, 2**64 - 1), min_size=1))
+def test_the_fewest_bins_are_the_fewest_that_keep_the_worker_of_every_hash(
+    routing: Routing, bits: int, hashes: list[int]
+) -> None:
+    at = np.array(hashes, np.uint64)
+    fewest = routing.fewest_bins
+    kept = routing.with_bins(max(fewest, 1 << bits))
+    assert kept.owners_at(at).tolist() == routing.owners_at(at).tolist()
+    assert routing.with_bins(fewest).with_bins(routing.bins) == routing
+    if fewest > 1:
+        assert routing.with_bins(fewest // 2).with_bins(routing.bins) != routing
+
+
 @given(routings())
 def test_json_round_trip(routing: Routing) -> None:
     again = Routing.from_json(json.loads(json.dumps(routing.to_json())))

@@ -1,12 +1,12 @@
 """Random histories on real Spark come out as in plain Python, in state and in the file sink.
 
-A history is inputs x migrations of the running query, at once or in steps, x restarts with other
-workers and bins, also in the middle of a migration, x deaths: of the driver's part of an epoch,
-wherever it is, and by SIGKILL of the process of a task. In some, notices are pending: of one or of
-two inputs, of sessions, of an operator behind another, or rows of a join; one is of a graph with
-three sinks. The in-memory runtime plays many more, and stranger ones, in
-`tests/driver/test_histories.py`. One history for each workload is always the same, with each
-strategy, and deaths before and after every point. `make soak` plays random ones.
+A history is inputs x migrations of the running query, at once or in steps, with bins that split
+meanwhile or not, x restarts with other workers and bins, also in the middle of a migration, x
+deaths: of the driver's part of an epoch, wherever it is, and by SIGKILL of the process of a task.
+In some, notices are pending: of one or of two inputs, of sessions, of an operator behind another,
+or rows of a join; one is of a graph with three sinks. The in-memory runtime plays many more, and
+stranger ones, in `tests/driver/test_histories.py`. One history for each workload is always the
+same, with each strategy, and deaths before and after every point. `make soak` plays random ones.
 """
 
 import random
@@ -77,6 +77,7 @@ class Episode:
     # Asked for before the batches; repeated over all bins, and for each operator from another on.
     owners: tuple[int, ...] | None
     strategy: str
+    splits: bool  # each bin in two, while they move
     kill: Kill | None
     batches: tuple[tuple[Row, ...], ...]
 
@@ -97,6 +98,7 @@ def stories(draw: st.DrawFn, workloads: Sequence[Workload]) -> Story:
         bins=st.none() | st.sampled_from([4, 8, 1]),
         owners=st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
         strategy=st.sampled_from(STRATEGIES),
+        splits=st.booleans(),
         kill=st.none() | st.builds(Kill, st.sampled_from(faults.POINTS), st.sampled_from(SIDES)),
         batches=st.lists(rows, min_size=1, max_size=2).map(tuple),
     )
@@ -115,6 +117,7 @@ def story_of(number: int) -> Story:
             bins=bins,
             owners=tuple(chance.choices(range(4), k=5)),
             strategy=STRATEGIES[turn % len(STRATEGIES)],
+            splits=turn % 3 == 0,
             kill=kills[turn % len(kills)],
             batches=tuple(tuple(chance.choices(workload.records, k=6)) for _ in range(place + 1)),
         )
@@ -181,6 +184,8 @@ class Play:
                     owners = np.resize(np.roll(np.array(episode.owners, np.int32), place), bins)
                     target = Routing(owners, max(episode.owners) + 1)
                     query.migrate(target, operator.name, strategy=episode.strategy, supersede=True)
+                    if episode.splits:
+                        query.split(2 * bins, operator.name)
             with self._death(episode.kill, (query.epoch if query.epoch is not None else -1) + 1):
                 for batch in episode.batches:
                     self._batches.append(batch)

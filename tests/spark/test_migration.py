@@ -197,3 +197,54 @@ def test_a_program_that_starts_again_goes_on_with_its_migration(
         assert again.migration() is None
     finally:
         again.stop()
+
+
+def test_bins_split_while_two_operators_move(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    """In the first epoch of a paced migration of both, which have different numbers of bins."""
+    counts = gw.stream(feed.stream(spark)).aggregate("counts", key="word", n=gw.count())
+    sizes = counts.aggregate("sizes", key="n", words=gw.count())
+    outputs = {name: tmp_path / name for name in ("counts", "sizes")}
+    seen: list[tuple[int, int]] = []  # bins in the reports of epochs that move
+
+    def listen(report: gw.EpochReport) -> None:
+        if report.operators["counts"].migration is not None:
+            if not seen:
+                query.split(256, "counts")
+                query.split(8, "sizes")
+            seen.append((query.routing("counts").bins, query.routing("sizes").bins))
+
+    job = gw.query(counts.to(gw.files(outputs["counts"])), sizes.to(gw.files(outputs["sizes"])))
+    query = job.start(
+        tmp_path / "checkpoint", workers=2, options=gw.Options(bins=64), listener=listen
+    )
+    try:
+        feed.add(words("a b c d e f g h"))
+        query.process_all_available()
+        query.split(4, "sizes")
+        migration = query.migrate(4)
+        assert migration.operators == ("counts", "sizes")
+        for text in ("a b", "c c d"):
+            feed.add(words(text))
+            query.process_all_available()
+        assert migration.wait(timeout=60) == "done"
+        assert seen[0] == (256, 8)
+        assert query.routing("counts") == gw.Routing.even(64, 2).spread(4).with_bins(256)
+        assert query.routing("sizes") == gw.Routing.even(4, 2).spread(4).with_bins(8)
+        query.split(64)
+        feed.add(words("h"))
+        query.process_all_available()
+        with pytest.raises(gw.ConfigError, match="name one of the query's operators"):
+            query.routing()
+    finally:
+        query.stop()
+    found = {name: spark.read.parquet(str(place)).collect() for name, place in outputs.items()}
+    told = [f"{row.word}{row.n}" for row in found["counts"]]
+    assert Counter(told) == Counter(["a1", "a2", "b1", "b2", "c1", "c3", "d1", "d2"]) + Counter(
+        ["e1", "f1", "g1", "h1", "h2"]
+    )
+    assert Counter((row.n, row.words) for row in found["sizes"]) == Counter(
+        [(1, 8), (2, 2), (2, 3), (3, 1), (2, 4)]
+    )
+    assert not verify(tmp_path / "checkpoint").findings

@@ -6,9 +6,11 @@ The model knows batches and requests, but no processes, files or deaths.
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -44,9 +46,10 @@ from tests.support.history_events import (
     Restart,
     Restore,
     Schedule,
+    Split,
     Story,
 )
-from tests.support.routes import Asked, End, Routes, Stop, Trip, Wish
+from tests.support.routes import Asked, Cut, End, Routes, Said, Stop, Trip, Wish, restart
 
 LONG = 12  # epochs: a migration that takes longer than this is brought to its end otherwise
 
@@ -81,7 +84,9 @@ class _Play:
         self._hashes = hashes
         self._lives = 0  # how often the process was started
         self._said: dict[tuple[int, str, int], dict[int, Collection[int]]] = defaultdict(dict)
-        self._accepted: dict[int, str] = {}  # migrations, with their operators
+        # Migrations: by the number of the request its id and the operators.
+        self._accepted: dict[int, tuple[int, list[str]]] = {}
+        self._numbers = count(1)
         self._checkpoint = checkpoint
         self._story = story
         operators = [*workload.before, workload.operator]
@@ -119,46 +124,32 @@ class _Play:
         match event:
             case Feed(rows):
                 self._feed(rows)
-            case Migrate(deadline=deadline):
-                name = self._names[event.operator]
-                routing, now = self._routes[name].now, self._now
-                target, until = (
-                    event.target(routing.bins),
-                    None if deadline is None else now + deadline,
-                )
-                options: dict[str, Any] = {
-                    "strategy": event.strategy,
-                    "supersede": event.supersede,
-                    "on_timeout": event.on_timeout,
-                }
-                trip = Trip(routing, target, **options, asked=now, deadline=until)
-                options |= {"deadline": deadline, "operator": name}
-                self._ask(trip, [name], lambda: self._sim.migrate(target, **options))
-            case Abort(rollback=rollback):
-                name = self._names[event.operator]
-                newest = max(self._history.requests.ids(), default=0)
-                open = self._sim.driver.timelines[name].migration
-                id = open.id if open else newest
-                self._ask(
-                    Stop(rollback),
-                    [name],
-                    lambda: self._sim.abort(id, rollback=rollback, operator=name),
-                )
+            case Migrate():
+                self._migrate(event)
+            case Abort():
+                self._abort(event)
+            case Split(bins=bins):
+                names, place = self._asked(event.operator)
+                one = self._routes[names[0]]
+                what = "splits" if bins > one.now.bins else "merges"
+                what += ", migration open" * one.is_moving + ", scheduled" * one.is_wished
+                before = self.seen["requests accepted"]
+                asked = dict.fromkeys(names, Cut(bins))
+                self._ask(asked, lambda: self._sim.split(bins, operator=place))
+                self.seen[what] += self.seen["requests accepted"] - before
             case Schedule():
-                name = self._names[event.operator]
-                updates = self._updates(name, event.updates)
-                wish = self._wish(name, updates, event.workers)
+                names, place = self._asked(event.operator)
+                updates = self._updates(names[0], event.updates)
+                wish = self._wish(names[0], updates, event.workers)
                 self._ask(
-                    wish,
-                    [name],
-                    lambda: self._sim.schedule(updates, event.workers, operator=name),
+                    dict.fromkeys(names, wish),
+                    lambda: self._sim.schedule(updates, event.workers, operator=place),
                 )
             case Read():
                 if self._begun >= 0:
                     self._read(event)
             case Finish():
-                while self._ask(End(), self._timed, self._sim.driver.requests.finish):
-                    pass  # who died of it asks again: an operator may not have been told
+                self._ask(dict.fromkeys(self._timed, End()), self._sim.driver.requests.finish)
             case Restart():
                 self._restart(event)
             case Kill():
@@ -167,6 +158,50 @@ class _Play:
             case Restore(index):
                 if epochs := self._history.epochs():
                     self._restore(epochs[index % len(epochs)])
+
+    def _asked(self, place: int | None) -> tuple[list[str], str | None]:
+        """The operators that a request is for, and how it names them."""
+        if place is None:
+            return list(self._sim.driver.operators), None
+        return [self._names[place]], self._names[place]
+
+    def _migrate(self, event: Migrate) -> None:
+        names, _ = self._asked(event.operator)
+        now, number = self._now, next(self._numbers)
+        options: dict[str, Any] = {
+            "strategy": event.strategy,
+            "supersede": event.supersede,
+            "on_timeout": event.on_timeout,
+        }
+        until = None if event.deadline is None else now + event.deadline
+        routings = {name: self._routes[name].now for name in names}
+        targets = {name: event.target(routing.bins) for name, routing in routings.items()}
+        trips = {
+            name: Trip(routings[name], targets[name], **options, asked=now, number=number)
+            for name in names
+        }
+        trips = {name: replace(trip, deadline=until) for name, trip in trips.items()}
+        options |= {"deadline": event.deadline}
+        self._ask(trips, lambda: self._sim.driver.requests.migrate_together(targets, **options))
+
+    def _abort(self, event: Abort) -> None:
+        """Of all operators: of those that the newest migration is open of."""
+        names, place = self._asked(event.operator)
+        newest = max(self._history.requests.ids(), default=0)
+        timelines = self._sim.driver.timelines
+        open_ones = {
+            name: number for name in names if (number := self._routes[name].trip) is not None
+        }
+        last = max(open_ones.values(), default=None)
+        moving = [name for name, number in open_ones.items() if number == last]
+        open = timelines[moving[0]].migration if moving else None
+        assert (open is None) == (not moving)
+        id = open.id if open else newest
+        rollback = event.rollback
+        self._ask(
+            dict.fromkeys(moving or names[:1], Stop(rollback)),
+            lambda: self._sim.abort(id, rollback=rollback, operator=place),
+        )
 
     def _feed(self, rows: tuple[Row, ...]) -> None:
         self._now += 1
@@ -192,8 +227,8 @@ class _Play:
 
     def _read(self, event: Read) -> None:
         """Updates that come as data: a known id changes nothing, and who asks is not told more."""
-        name = self._names[event.operator]
-        routes = self._routes[name]
+        names, place = self._asked(event.operator)
+        name, several = names[0], [self._routes[name] for name in names]
         updates = self._updates(name, ((a or 0, bin, worker) for a, bin, worker in event.updates))
         wish = self._wish(name, updates, event.workers, event.id)
         next_or_at = [
@@ -201,23 +236,27 @@ class _Play:
             for update, (ahead, *_) in zip(updates, event.updates, strict=True)
             for at in [None if ahead is None else Epoch(update.epoch)]
         ]
-        read = requests.StreamedUpdates(event.id, name, tuple(next_or_at), event.workers)
-        before = self._control()["control"]
-        restart = self._dies(
+        read = requests.StreamedUpdates(event.id, place, tuple(next_or_at), event.workers)
+        number, before = next(self._numbers), self._control()["control"]
+        dead = self._dies(
             lambda: self._sim.driver.requests.add_streamed(Epoch(self._begun), [read])
         )
         there = self._control()["control"] != before
-        if restart is None:
-            possible = not routes.is_known(event.id) and routes.is_possible(wish)
+        if dead is None:
+            known = any(routes.is_known(event.id) for routes in several)
+            possible = not known and all(routes.is_possible(wish) for routes in several)
             assert there == possible
             self.seen["updates read"] += possible
-            routes.know(wish)
-            if there:
-                routes.add(wish)
+            for routes in several:
+                if not known:
+                    routes.know(wish)
+                if there:
+                    routes.add(wish, number)
         else:
             if there:
-                routes.leave(wish)
-            self._restart(restart)
+                for routes in several:
+                    routes.leave(wish, number)
+            self._restart(dead)
             self._run(self._sim.resume)
 
     # -- what may end in death -----------------------------------------------------------------
@@ -238,19 +277,37 @@ class _Play:
 
     def _run(self, act: Callable[[], None]) -> None:
         """Run epochs; a process that died is started again and catches up."""
-        restart = self._dies(act)
+        dead = self._dies(act)
         self._follow()
-        if restart is not None:
-            self._restart(restart)
+        if dead is not None:
+            self._restart(dead)
             self._run(self._sim.resume)
 
     def _follow(self) -> None:
         """Let the model begin the epochs whose intents were written."""
         for epoch in self._history.intents():
             if epoch > self._begun:
+                said = {name: self._heard(name, epoch - 1) for name in self._names}
                 for name, routes in self._routes.items():
-                    said = self._said.get((self._lives, name, epoch - 1))
-                    routes.begin(epoch, self._now, said)
+                    routes.begin(epoch, self._now, said[name])
+
+    def _heard(self, name: str, epoch: int) -> Said:
+        """What workers have said that they have, of an operator and of all that go its way."""
+        one = self._routes[name]
+        with_it = [name]
+        if one.trip is not None:
+            with_it = [
+                other
+                for other, routes in self._routes.items()
+                if one.trip == routes.trip and (one.now, one.goal) == (routes.now, routes.goal)
+            ]
+        said = [self._said.get((self._lives, other, epoch)) for other in with_it]
+        self.seen["steps together"] += len(said) > 1
+        told = [one for one in said if one is not None]
+        if len(told) < len(said):
+            return None
+        workers = set[int]().union(*told)
+        return {w: set.intersection(*({*one.get(w, ())} for one in told)) for w in workers}
 
     def _restart(self, event: Restart) -> None:
         """Start anew; a process that dies of it is started in the same way again."""
@@ -258,8 +315,9 @@ class _Play:
         workers, bins = event.workers, event.bins
         if self._begun < 0:  # nothing is written down yet, so the program says it all
             workers, bins = workers or self._story.workers, bins or self._story.bins
-        for routes in self._routes.values():
-            routes.restart(workers, bins)
+        for number in restart(self._routes.values(), workers, bins):
+            if self._accepted.pop(number, None):
+                self.seen["accepted, and refused after a restart with other numbers"] += 1
         while self._dies(lambda: self._sim.restart(workers=workers, bins=bins)):
             self.seen["killed in a restart"] += 1
 
@@ -273,13 +331,13 @@ class _Play:
             routes.restore(epoch)
         self._restart(Restart())
         there = self._history.requests.ids()
-        self._accepted = {id: name for id, name in self._accepted.items() if id in there}
+        self._accepted = {n: one for n, one in self._accepted.items() if one[0] in there}
         self._run(self._sim.resume)
 
-    def _ask(self, asked: Asked, names: Sequence[str], request: Callable[[], object]) -> bool:
-        """Ask operators for something: a refused request changes nothing, an accepted one is
-        durable. True if the process died of it."""
-        before = self._control()
+    def _ask(self, asked: Mapping[str, Asked], request: Callable[[], object]) -> None:
+        """Ask operators for something: a request that one refuses changes nothing in any, an
+        accepted one is durable."""
+        number, before = next(self._numbers), self._control()
         refused: list[RefusedError] = []
 
         def ask() -> None:
@@ -288,34 +346,38 @@ class _Play:
             except RefusedError as error:
                 refused.append(error)
 
-        restart = self._dies(ask)
+        dead = self._dies(ask)
         after = self._control()
         new = sorted(after["control"].keys() - before["control"])  # also if the process died
         accepted = [after["control"][id] for id in new]
         self.seen["requests accepted"] += len(accepted)
+        self.seen["requests accepted by several"] += sum(len(names) > 1 for names in accepted)
         self.seen["requests refused"] += bool(refused)
         if refused:
-            assert not any(self._routes[name].is_possible(asked) for name in names)
+            possible = [self._routes[name].is_possible(one) for name, one in asked.items()]
+            assert not all(possible)
+            self.seen["requests refused that some could accept"] += any(possible)
             assert after == before
-        elif restart is None:
-            assert accepted == names
-        for name in accepted:
-            assert self._routes[name].is_possible(asked)
-            self._routes[name].add(asked)
-        if isinstance(asked, Trip):
-            self._accepted |= dict(zip(new, accepted, strict=True))
-        if restart is not None:
-            self._restart(restart)
+        elif dead is None:
+            assert accepted == [list(asked)]
+        for names in accepted:
+            assert names == list(asked)
+            for name, one in asked.items():
+                assert self._routes[name].is_possible(one)
+                self._routes[name].add(one, number)
+                if isinstance(one, Trip):
+                    self._accepted[number] = (new[-1], names)
+        if dead is not None:
+            self._restart(dead)
             self._run(self._sim.resume)
-        return restart is not None
 
     def _control(self) -> dict[str, Any]:
         control, driver = self._history.requests, self._sim.driver
         return {
             "control": {
-                id: request.operator
+                id: operators
                 for id in control.ids()
-                if isinstance(request := control.request(id), requests.OperatorRequest)
+                if (operators := [one.operator for one in requests.parts_of(control.request(id))])
             },
             "ticks": self._history.files.names(TICKS),
             "routings": [driver.routing(name) for name in self._names],
@@ -353,7 +415,7 @@ class _Play:
             goal, now = self._routes[name].goal, self._now
             options: dict[str, Any] = {"strategy": AllAtOnce(), "supersede": True}
             trip = Trip(self._routes[name].now, goal, **options, asked=now)
-            self._ask(trip, [name], partial(self._sim.migrate, goal, **options, operator=name))
+            self._ask({name: trip}, partial(self._sim.migrate, goal, **options, operator=name))
             self.seen["migrations that take long"] += 1
         if self._are_moving():
             self._feed(())
@@ -363,11 +425,12 @@ class _Play:
         driver = self._sim.driver
         for name in self._names:
             assert driver.timelines[name].migration is None
-        for id in self._accepted:
-            ended = driver.timelines.ended(id)
-            assert ended is not None, f"migration {id} has no end"
-            assert ended.phase not in OPEN
-            self.seen[f"migrations {ended.phase}"] += 1
+        for id, names in self._accepted.values():
+            ends = driver.timelines.ended(id)
+            for name in names:
+                assert name in ends, f"migration {id} of {name} has no end"
+                assert ends[name].phase not in OPEN
+                self.seen[f"migrations {ends[name].phase}"] += 1
 
     def _are_moving(self) -> list[str]:
         """The operators that the model has a migration of."""

@@ -24,13 +24,13 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Ask an operator, by its place, for a migration; the pattern is repeated over the bins that
-    there are.
+    """Ask an operator, by its place, or all of them for a migration; the pattern is repeated over
+    the bins that there are.
 
     The deadline is so many batches ahead; one of the past must be refused.
     """
 
-    operator: int
+    operator: int | None
     workers: int
     pattern: tuple[int, ...]
     strategy: Strategy
@@ -45,17 +45,25 @@ class Migrate:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Ask for the end of an operator's newest migration, if there is one."""
+    """Ask for the end of the newest migration of an operator, or of all, if there is one."""
 
-    operator: int
+    operator: int | None
     rollback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Ask for another number of bins of an operator; many that would merge must be refused."""
+
+    operator: int | None
+    bins: int
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Ask for updates, each (epochs ahead, bin, worker); many of these must be refused."""
 
-    operator: int
+    operator: int | None
     updates: tuple[tuple[int, int, int], ...]
     workers: int | None
 
@@ -65,7 +73,7 @@ class Read:
     """The newest epoch has read updates among its records, each (epochs ahead or None: the next,
     bin, worker); an id may come again."""
 
-    operator: int
+    operator: int | None
     id: str
     updates: tuple[tuple[int | None, int, int], ...]
     workers: int | None
@@ -101,7 +109,7 @@ class Restore:
     index: int
 
 
-Event = Feed | Migrate | Abort | Schedule | Read | Finish | Restart | Kill | Restore
+Event = Feed | Migrate | Abort | Split | Schedule | Read | Finish | Restart | Kill | Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,7 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
     rows = st.lists(st.sampled_from(workload.records), max_size=6)
     feed = st.builds(Feed, rows.map(tuple))
     restore = st.builds(Restore, st.integers(0, 5))
-    requests = _requests(st.integers(0, len(workload.before)))
+    requests = _requests(st.integers(0, len(workload.before)) | st.none())
     if workload.operator.delay is not None:
         requests |= st.builds(Finish)
     other = st.one_of(_kills(), requests, restore, RESTARTS)
@@ -157,6 +165,33 @@ def mixed_stories(workload: Workload) -> st.SearchStrategy[Story]:
     return st.builds(build, stories(workload), bins, patterns, st.sampled_from([1, 2]))
 
 
+def steered_stories(workload: Workload) -> st.SearchStrategy[Story]:
+    """A query that nobody leaves alone: it begins with a migration of all operators, which takes
+    some epochs, and before each of the next epochs there is a request or two, many for other bins
+    or for all operators; or a death, a start with other numbers or a rollback."""
+    few = st.lists(st.sampled_from(workload.records), min_size=1, max_size=3)
+    feed = st.builds(Feed, few.map(tuple))
+    places = st.none() | st.integers(0, len(workload.before))
+    bins = st.sampled_from([64, 8, 256, 4, 16])
+    splits = st.builds(Split, places, bins)
+    request = st.one_of(splits, _requests(places))
+    fault = st.one_of(_kills(), st.builds(Restart, st.none() | WORKERS, st.none() | bins))
+    other = st.one_of(request, request, fault, st.builds(Restore, st.integers(0, 5)))
+    episode = st.tuples(request, feed) | st.tuples(other, request, feed)
+    strategies = st.sampled_from([fluid(), batched(3), matched(gap=1), paced("0 ms"), paced()])
+
+    def build(
+        story: Story, bins: int, strategy: Strategy, pattern: list[int], parts: list[tuple[Event]]
+    ) -> Story:
+        opening = Migrate(None, 3, tuple(pattern), strategy, False, None, "finish")
+        events = (Feed(workload.records), opening, *chain.from_iterable(parts))
+        return replace(story, bins=bins, events=events)
+
+    episodes = st.lists(episode, min_size=2, max_size=6)
+    patterns = st.permutations([0, 0, 1, 2])
+    return st.builds(build, stories(workload), bins, strategies, patterns, episodes)
+
+
 def _kills() -> st.SearchStrategy[Kill]:
     sides = st.sampled_from(["before", "after"])
     skips = st.sampled_from([0, 0, 0, 1, 2, 4])
@@ -165,7 +200,7 @@ def _kills() -> st.SearchStrategy[Kill]:
     return named | anywhere
 
 
-def _requests(operators: st.SearchStrategy[int]) -> st.SearchStrategy[Event]:
+def _requests(operators: st.SearchStrategy[int | None]) -> st.SearchStrategy[Event]:
     patterns = st.lists(WORKERS, min_size=1, max_size=5).map(tuple)
     places = st.sampled_from([0, 1, 3, 63, 64, -1])
     ahead, owners = st.sampled_from([0, 1, 2, 3, -1]), st.sampled_from([0, 1, 2, -1])
@@ -187,4 +222,5 @@ def _requests(operators: st.SearchStrategy[int]) -> st.SearchStrategy[Event]:
         deadline=st.none() | st.sampled_from([0.0, 1.0, 2.0, -1.0]),
         on_timeout=st.sampled_from(["finish", "rollback"]),
     )
-    return migrations | schedules | reads | st.builds(Abort, operators, st.booleans())
+    splits = st.builds(Split, operators, BINS)
+    return migrations | splits | schedules | reads | st.builds(Abort, operators, st.booleans())

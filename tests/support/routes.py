@@ -40,6 +40,7 @@ class Trip:
     strategy: Strategy
     supersede: bool
     asked: float
+    number: int = 0  # those of one request have the same
     deadline: float | None = None
     on_timeout: OnTimeout = "finish"
     back: bool = False
@@ -54,25 +55,33 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Another number of bins."""
+
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The end of the stream."""
 
 
-Asked = Wish | Trip | Stop | End
+Asked = Wish | Trip | Stop | Cut | End
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is decided in an epoch: its routing, and what is to come.
 
-    `given` is the number of workers that the program had named, `sources` those of all wishes that
-    came as data, and `end` the epoch from which on the stream has ended.
+    `given` and `given_bins` are the numbers that the program had named, `sources` those of all
+    wishes that came as data, and `end` the epoch from which on the stream has ended.
     """
 
     routing: Routing
     wishes: tuple[Wish, ...] = ()
     trip: Trip | None = None
     given: int | None = None
+    given_bins: int | None = None
     sources: frozenset[str] = frozenset()
     end: int | None = None
 
@@ -98,6 +107,16 @@ class Plan:
                 if self.trip is None or (asked.rollback and self.trip.back):
                     raise ImpossibleError
                 return replace(self, trip=replace(self.trip, back=True) if asked.rollback else None)
+            case Cut(bins):
+                if bins < self.routing.bins and self.wishes:
+                    raise ImpossibleError
+                trip = self.trip
+                if trip is not None:
+                    ends = _cut(trip.origin, bins), _cut(trip.target, bins)
+                    trip = replace(trip, origin=ends[0], target=ends[1])
+                wishes = tuple(_cut_wish(wish, bins) for wish in self.wishes)
+                routing = _cut(self.routing, bins)
+                return replace(self, routing=routing, trip=trip, wishes=wishes)
             case End():
                 return self if self.end is not None else replace(self, end=begun + 1)
 
@@ -135,10 +154,10 @@ class Routes:
 
     def __init__(self, workers: int, bins: int) -> None:
         self.begun = -1
-        self._given: int | None = workers
+        self._given: tuple[int | None, int | None] = workers, bins
         self._plan = Plan(Routing.even(bins, workers))
         self._plans: dict[int, Plan] = {}
-        self._asked: list[Asked] = []
+        self._asked: dict[int, Asked] = {}  # by the numbers of requests
 
     @property
     def now(self) -> Routing:
@@ -150,6 +169,15 @@ class Routes:
     @property
     def is_moving(self) -> bool:
         return self._plan.trip is not None
+
+    @property
+    def trip(self) -> int | None:
+        """The number of the open migration."""
+        return self._plan.trip.number if self._plan.trip else None
+
+    @property
+    def is_wished(self) -> bool:
+        return bool(self._plan.wishes)
 
     @property
     def goal(self) -> Routing:
@@ -164,9 +192,10 @@ class Routes:
         return self._plan.end
 
     def begin(self, epoch: int, now: float, said: Said) -> None:
-        plan = replace(self._plan.begin(epoch, now, said), given=self._given)
+        workers, bins = self._given
+        plan = replace(self._plan.begin(epoch, now, said), given=workers, given_bins=bins)
         self._plan = self._plans[epoch] = plan
-        self.begun, self._asked = epoch, []
+        self.begun, self._asked = epoch, {}
 
     def is_possible(self, asked: Asked) -> bool:
         try:
@@ -178,58 +207,80 @@ class Routes:
     def is_known(self, source: str) -> bool:
         return source in self._plan.sources
 
-    def add(self, asked: Asked) -> None:
+    def add(self, asked: Asked, number: int) -> None:
         self._plan = self._plan.ask(asked, self.begun)
-        self._asked.append(asked)
+        self._asked[number] = asked
         self.know(asked)
 
-    def leave(self, asked: Asked) -> None:
+    def leave(self, asked: Asked, number: int) -> None:
         """It is there for the next start of the query, which judges it."""
-        self._asked.append(asked)
+        self._asked[number] = asked
 
     def know(self, asked: Asked) -> None:
         """Whether it is granted or not, it has been there."""
         if isinstance(asked, Wish) and asked.source is not None:
             self._plan = replace(self._plan, sources=self._plan.sources | {asked.source})
 
-    def restart(self, workers: int | None, bins: int | None) -> None:
-        """Other bins than those of the last epoch, or workers that what was asked does not lead to,
-        overrule it: wishes for good, migrations as soon as an epoch has begun with it.
+    def rewind(self, workers: int | None, bins: int | None) -> dict[int, Asked]:
+        """Back to what the last epoch had decided; returns what was asked since. Before the first
+        epoch both numbers are given."""
+        self._plan = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
+        asked, self._asked = self._asked, {}
+        return asked
 
-        Otherwise that is asked again, of what the last epoch had decided. Before the first epoch
-        both are given, and overrule nothing. A program that names the same number of workers as
-        before asks for nothing.
-        """
-        decided = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
-        self._given = workers or decided.given
+    def name(self, workers: int | None, bins: int | None) -> None:
+        """The program names other numbers than before, if it does. If the bins cannot be had where
+        they are, or nothing that was asked leads to the workers, that overrules it, as soon as an
+        epoch has begun with it. Before the first epoch it overrules nothing."""
+        decided = self._plans.get(self.begun)
+        if decided is None:
+            self._given = workers, bins
+            return
+        self._given = workers or decided.given, bins or decided.given_bins
         if workers == decided.given:
             workers = None
-        asked, self._plan, self._asked = self._asked, decided, []
-        for one in asked:
-            self.know(one)
-            if self.is_possible(one):
-                self.add(one)
-        routing, trip = decided.routing, self._plan.trip
+        if bins == decided.given_bins:
+            bins = None
+        routing, trip = self._plan.routing, self._plan.trip
         goal = routing if trip is None else trip.origin if trip.back else trip.target
         to_come = [goal.workers, *(wish.workers for wish in self._plan.wishes if wish.workers)][-1]
-        as_asked = bins in (None, routing.bins) and workers in (None, to_come)
-        if as_asked or self.begun not in self._plans:
+        fits = bins is None or self.is_possible(Cut(bins))
+        if fits and workers in (None, to_come):
+            if bins is not None:
+                self._plan = self._plan.ask(Cut(bins), self.begun)
             return
+        has_moved = trip is not None and trip.origin != routing
         if bins is not None:
             first_parts = np.arange(bins) * routing.bins // bins
             routing = Routing(routing.owners[first_parts], routing.workers)
-        has_moved = trip is not None and trip.origin != decided.routing
         if workers is not None and (has_moved or workers != routing.workers):
             routing = Routing.even(routing.bins, workers)
         self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
-        self._plans[self.begun] = replace(decided, wishes=())
-        self._asked = [one for one in asked if not isinstance(one, Wish)]
 
     def restore(self, epoch: int) -> None:
         """Later epochs have not begun; nor was anything wished for them."""
-        self.begun, self._asked = epoch, []
+        self.begun, self._asked = epoch, {}
         self._plan = self._plans[epoch] = replace(self._plans[epoch], wishes=())
         self._plans = {e: plan for e, plan in self._plans.items() if e <= epoch}
+
+
+def restart(several: Collection[Routes], workers: int | None, bins: int | None) -> set[int]:
+    """What was asked is asked again, in its order, of all that it was for or of none. Then the
+    program names its numbers. Returns the numbers of the requests that are refused now."""
+    asked = [(routes, routes.rewind(workers, bins)) for routes in several]
+    refused = set[int]()
+    for number in sorted({number for _, some in asked for number in some}):
+        parts = [(routes, some[number]) for routes, some in asked if number in some]
+        for routes, one in parts:
+            routes.know(one)
+        if all(routes.is_possible(one) for routes, one in parts):
+            for routes, one in parts:
+                routes.add(one, number)
+        else:
+            refused.add(number)
+    for routes in several:
+        routes.name(workers, bins)
+    return refused
 
 
 def _paced(owners: list[int], goal: list[int], waited: int | None, said: Said) -> list[int]:
@@ -251,6 +302,27 @@ def _segments(bin: int, bins: int) -> range:
     return range(
         bin * SEGMENTS // bins, max(bin * SEGMENTS // bins + 1, (bin + 1) * SEGMENTS // bins)
     )
+
+
+def _cut(routing: Routing, bins: int) -> Routing:
+    """In so many bins, each hash at the worker that it has."""
+    owners: list[set[int]] = [set() for _ in range(bins)]
+    for part in range(max(bins, routing.bins)):
+        owner = routing.owners[part * routing.bins // max(bins, routing.bins)]
+        owners[part * bins // max(bins, routing.bins)].add(int(owner))
+    if any(len(all_of_them) > 1 for all_of_them in owners):
+        raise ImpossibleError
+    return Routing(np.array([owner for (owner,) in owners]), routing.workers)
+
+
+def _cut_wish(wish: Wish, bins: int) -> Wish:
+    """For so many bins, each one at the worker of the bin that it was a part of."""
+    parts = bins // wish.bins
+    owners = {
+        epoch: {bin * parts + part: w for bin, w in one.items() for part in range(parts)}
+        for epoch, one in wish.owners.items()
+    }
+    return replace(wish, owners=owners, bins=bins)
 
 
 def _granted(wishes: Sequence[Wish], routing: Routing, epoch: int) -> Routing:

@@ -33,10 +33,11 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Migration(Awaited):
-    """An accepted migration of one operator.
+    """An accepted migration of one operator, or of several by the same request.
 
     It is durable: if the query ends first, it is *open* and goes on when the query starts again,
-    unless that start gives another number of workers or bins, which overrules it.
+    unless that start gives another number of workers, or so few bins that some had to move, which
+    overrules it.
 
     >>> migration = query.migrate(3, strategy="all-at-once")
     >>> migration.wait()
@@ -46,57 +47,71 @@ class Migration(Awaited):
     """
 
     _driver: Driver
-    _request: MigrateRequest
+    _requests: tuple[MigrateRequest, ...]
 
     def __repr__(self) -> str:
+        names = ", ".join(f"'{name}'" for name in self.operators)
         return (
-            f"<Migration {self.id} of '{self.operator}': to "
-            f"{plural(self.target.workers, 'worker')}, {self._request.strategy}, {self.outcome}>"
+            f"<Migration {self.id} of {names}: to {plural(self.target.workers, 'worker')}, "
+            f"{self._requests[0].strategy}, {self.outcome}>"
         )
 
     @property
     def id(self) -> int:
-        return self._request.id
+        return self._requests[0].id
 
     @property
-    def operator(self) -> str:
-        """The operator whose bins move."""
-        return self._request.operator
+    def operators(self) -> tuple[str, ...]:
+        """The operators whose bins move."""
+        return tuple(request.operator for request in self._requests)
 
     @property
     def target(self) -> Routing:
-        """The routing that it moves to."""
-        return self._request.target
+        """The routing that it was asked to move to; of several operators, that of the first."""
+        return self._requests[0].target
 
     @property
     def outcome(self) -> str:
         """'open', or once its last epoch is published how it ended: 'done', 'aborted', 'rolled
-        back', 'superseded' or 'overruled'."""
+        back', 'superseded' or 'overruled'. Of several operators it is 'done' if it is in all."""
         return str(self._driver.requests.outcome(self.id) or "open")
 
     @property
     def progress(self) -> "MigrationProgress":
         """How many of its bins are at its target, and what is left of it, or of the way back."""
-        timeline = self._driver.timelines[self.operator]
+        parts = [self._progress(name) for name in self.operators]
+        seconds = [part.seconds_left for part in parts if part.outcome == "open"]
+        known = [one for one in seconds if one is not None]
+        return MigrationProgress(
+            sum(part.arrived for part in parts),
+            sum(part.bins for part in parts),
+            self.outcome,
+            sum(part.bytes_left for part in parts),
+            max(known) if known and len(known) == len(seconds) else None,
+        )
+
+    def _progress(self, operator: str) -> "MigrationProgress":
+        timeline = self._driver.timelines[operator]
         migration = timeline.migration
         if migration is None or migration.id != self.id:
-            ended = self._driver.timelines.ended(self.id)
+            ended = self._driver.timelines.ended(self.id).get(operator)
             arrived, bins = (ended.arrived, ended.bins) if ended else (0, 0)
-            return MigrationProgress(arrived, bins, self.outcome)
+            return MigrationProgress(arrived, bins, "ended")
         total = len(left(migration.origin, migration.target))
         rest = left(timeline.routing, migration.goal)
-        sizes = self._driver.published.sizes(self.operator, timeline.routing.bins)
+        sizes = self._driver.published.sizes(operator, timeline.routing.bins)
         return MigrationProgress(
             total - len(left(timeline.routing, migration.target)),
             total,
-            self.outcome,
+            "open",
             round(sizes[rest].sum()),
             seconds_left(migration, timeline.routing, self._driver.journal.pace(), time.time()),
         )
 
     def abort(self, *, rollback: bool = False) -> None:
-        """End it after the steps that have begun; with `rollback`, move its bins back."""
-        self._driver.requests.abort(self.operator, self.id, rollback=rollback)
+        """End it after the steps that have begun; with `rollback`, move its bins back. Of several
+        operators, in all where it is open."""
+        self._driver.requests.abort(None, self.id, rollback=rollback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +198,8 @@ class Draining(Awaited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scheduled(Awaited):
-    """Accepted updates, durable like a migration, which take effect at their epochs.
+    """Accepted updates of one operator or of all, durable like a migration, which take effect at
+    their epochs.
 
     >>> import godwit as gw
     >>> scheduled = query.schedule([gw.Update(query.epoch + 2, bin=0, worker=1)])
@@ -196,8 +212,8 @@ class Scheduled(Awaited):
 
     def __repr__(self) -> str:
         return (
-            f"<Scheduled {plural(len(self._request.updates), 'update')} of "
-            f"'{self._request.operator}': up to epoch {self.epoch}, {self.outcome}>"
+            f"<Scheduled {plural(len(self._request.updates), 'update')}: up to epoch {self.epoch}, "
+            f"{self.outcome}>"
         )
 
     @property
@@ -207,7 +223,8 @@ class Scheduled(Awaited):
 
     @property
     def outcome(self) -> str:
-        """'open', 'done' when the epoch of the last update is published, or 'superseded'."""
+        """'open', 'done' when the epoch of the last update is published, or 'superseded', which one
+        operator of several is enough for."""
         if self._driver.timelines.is_dropped(self._request.id):
             return "superseded"
         return "done" if self._driver.published.has(self.epoch) else "open"

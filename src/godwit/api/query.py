@@ -7,19 +7,19 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from godwit.api.handles import Draining, Handover, Migration, Scheduled
 from godwit.errors import ConfigError, FencedError, GodwitError, RefusedError
 from godwit.inspect.graph import GraphView
-from godwit.inspect.targets import Measured, Planner, target
+from godwit.inspect.targets import Measured, Planner, target, targets
 from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import newest_commit
 from godwit.migration.strategies import Strategy, parse
 from godwit.model.ids import ExecutorId, WorkerId
 from godwit.model.requests import OnTimeout
-from godwit.model.routing import Routing, Update
+from godwit.model.routing import Routing, Update, check_bins
 from godwit.placement.slots import Held, Placement
 from godwit.planner.projected import Projected
 from godwit.spark.epoch import Engine
@@ -108,7 +108,7 @@ class Query:
         print(GraphView(driver.graph, described, routings, driver.published.time.watermarks))
 
     def routing(self, operator: str | None = None) -> Routing:
-        """The routing of the newest epoch that has begun."""
+        """The routing of the newest epoch that has begun, in the bins that there are now."""
         return self._driver.routing(self._only(operator))
 
     def migrate(
@@ -121,29 +121,38 @@ class Query:
         on_timeout: OnTimeout = "finish",
         supersede: bool = False,
     ) -> Migration:
-        """Bring an operator's bins to `target`, step by step from the next epoch on.
+        """Bring the bins of an operator, or of all, to `target`, a step an epoch from the next on.
 
         A number stands for all bins spread evenly over that many workers, with as few moves as
         possible. `strategy` cuts the way into steps; by default it is `paced`, and bins move when
         their destination has fetched their files. After `deadline` seconds it finishes at once or
         rolls back, as `on_timeout` says. An operator has one migration at a time: another one is
-        refused, unless it says `supersede` and goes on from where the open one is. Raises
-        RefusedError.
+        refused, unless it says `supersede` and goes on from where the open one is.
+
+        Without `operator`, all operators accept it or none, and those that have the same routing
+        take the same steps in the same epochs. Raises RefusedError.
         """
-        name = self._only(operator)
-        if isinstance(target, int):
-            target = self.routing(name).spread(target)
-        if not isinstance(target, Routing):
+        if not isinstance(target, int | Routing):
             raise ConfigError(f"migrate to a number of workers or a Routing, not to {target!r}")
-        request = self._driver.requests.migrate(
-            name,
-            target,
-            strategy=parse(strategy) if isinstance(strategy, str) else strategy,
+        targets = {
+            name: self.routing(name).spread(target) if isinstance(target, int) else target
+            for name in self._named(operator)
+        }
+        return self._migrate(
+            targets,
+            strategy=strategy,
             deadline=deadline,
             on_timeout=on_timeout,
             supersede=supersede,
         )
-        return Migration(self._driver, request)
+
+    def _migrate(
+        self, targets: Mapping[str, Routing], *, strategy: Strategy | str | None = None, **how: Any
+    ) -> Migration:
+        requests = self._driver.requests.migrate_together(
+            targets, strategy=parse(strategy) if isinstance(strategy, str) else strategy, **how
+        )
+        return Migration(self._driver, requests)
 
     def rescale(
         self,
@@ -159,7 +168,8 @@ class Query:
 
         No worker gets more than `1 + tau` times the mean load, by default 1.1 times or as little as
         can be reached. The planner `markov` needs the directory of `projected` costs that `godwit
-        project` filled. `how` is as in `migrate`. Raises InfeasibleError, RefusedError.
+        project` filled. `how` is as in `migrate`. Of operators that move together, the load is that
+        of all of them. Raises InfeasibleError, RefusedError.
         """
         costs = None if projected is None else Projected.load(Path(projected))
         return self._planned(operator, planner, tau, how, workers=workers, projected=costs)
@@ -240,35 +250,55 @@ class Query:
         drained: Sequence[int] = (),
         projected: Projected | None = None,
     ) -> Migration:
-        name = self._only(operator)
-        routing = self.routing(name)
-        measured = Measured.of(History(self._driver.checkpoint), name, routing.bins)
-        goal = target(
-            planner,
-            routing,
-            measured,
-            workers=workers,
-            drained=drained,
-            tau=tau,
-            projected=projected,
-        )
-        return self.migrate(goal, name, **how)
+        history = History(self._driver.checkpoint)
+        routings = {name: self.routing(name) for name in self._named(operator)}
+        measured = {
+            name: Measured.of(history, name, routing.bins) for name, routing in routings.items()
+        }
+
+        def plan(routing: Routing, load: Measured) -> Routing:
+            options: dict[str, Any] = {"workers": workers, "drained": drained}
+            return target(planner, routing, load, tau=tau, projected=projected, **options)
+
+        return self._migrate(targets(plan, routings, measured), **how)
 
     def migration(self, operator: str | None = None) -> Migration | None:
-        """The open migration of an operator, which an earlier start may have accepted."""
-        name = self._only(operator)
-        request = self._driver.requests.open_migration(name)
-        return None if request is None else Migration(self._driver, request)
+        """The open migration of an operator, or of all; an earlier start may have accepted it."""
+        timelines = [self._driver.timelines[name] for name in self._named(operator)]
+        open_ones = {one.migration.id: one.operator for one in timelines if one.migration}
+        if len(open_ones) > 1:
+            raise ConfigError(
+                "operators have migrations of their own: name one of "
+                f"{', '.join(open_ones.values())}"
+            )
+        found = [self._driver.requests.migration(id) for id in open_ones]
+        return Migration(self._driver, found[0]) if found else None
+
+    def split(self, bins: int, operator: str | None = None) -> None:
+        """Give an operator, or all, `bins` bins, a power of two: split those there are, or merge
+        them.
+
+        It costs a new routing and nothing else, also while a migration is open, which goes on. From
+        now on requests number the new bins. No bin moves, so bins can merge if they are at one
+        worker, where an open migration comes from and leads to as well. Raises RefusedError.
+
+        >>> query.split(64)
+        >>> query.routing().bins
+        64
+        """
+        check_bins(bins)
+        self._driver.requests.split(operator, bins)
 
     def schedule(
         self, updates: Iterable[Update], operator: str | None = None, workers: int | None = None
     ) -> Scheduled:
         """Give bins to workers at epochs to come; `workers` is their number from then on.
 
-        Raises RefusedError.
+        Without `operator`, it is for all operators, which accept it or refuse it together; they
+        must have equally many bins. Raises RefusedError.
         """
-        name = self._only(operator)
-        return Scheduled(self._driver, self._driver.requests.schedule(name, updates, workers))
+        request = self._driver.requests.schedule(operator, updates, workers)
+        return Scheduled(self._driver, request)
 
     def await_epoch(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until `epoch` is published; False if the query ends or `timeout` passes before."""
@@ -354,6 +384,10 @@ class Query:
         if operator is None and len(self.operators) > 1:
             raise ConfigError(f"name one of the query's operators: {', '.join(self.operators)}")
         return operator or self.operators[0]
+
+    def _named(self, operator: str | None) -> Sequence[str]:
+        """The operators that a request is for: all, if it names none."""
+        return self.operators if operator is None else [operator]
 
     def _stop_if_asked(self) -> None:
         """Stop after the epoch that the request of another process lets be the last.

@@ -6,10 +6,11 @@ from typing import Any
 from godwit.cli.command import add_command
 from godwit.cli.output import add_json
 from godwit.cli.requests import ask
+from godwit.cli.watch import told_of
 from godwit.errors import ConfigError
 from godwit.inspect.overview import OperatorView, Overview, newest
 from godwit.log.history import History
-from godwit.model.requests import AbortRequest, MigrateRequest
+from godwit.model.requests import AbortRequest, MigrateRequest, jointly, parts_of
 from godwit.storage.location import Location, open_store
 
 EXAMPLES = """\
@@ -30,18 +31,23 @@ def add_to(commands: Any) -> None:
         description="Ask a running query to end its open migration after the current step.",
         examples=EXAMPLES,
     )
-    parser.add_argument("--operator", help="needed if the query has several")
+    parser.add_argument("--operator", help="default: all that the migration is open of")
     parser.add_argument("--rollback", action="store_true", help="move the bins back")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
-    operator = Overview.of(store).operator(arguments.operator)
-    open = _open(store, operator)
-    if open is None:
-        raise ConfigError(f"operator '{operator.name}' has no open migration")
-    request = AbortRequest(0, operator.name, open, arguments.rollback)
+    views = Overview.of(store).named(arguments.operator)
+    open_ones = {view.name: id for view in views if (id := _open(store, view)) is not None}
+    if not open_ones:
+        raise ConfigError(f"there is no open migration of {told_of([view.name for view in views])}")
+    if len({*open_ones.values()}) > 1:
+        choices = " or ".join(f"--operator {name}" for name in open_ones)
+        raise ConfigError(f"operators have migrations of their own: say {choices}")
+    request = jointly(
+        [AbortRequest(0, name, id, arguments.rollback) for name, id in open_ones.items()]
+    )
     answer = ask(store, lambda _: request, json=arguments.json, patience=arguments.patience)
     answer.tell(json=arguments.json)
     return answer.code
@@ -52,15 +58,13 @@ def _open(checkpoint: Location, operator: OperatorView) -> int | None:
     open = operator.migration.id if operator.migration else None
     history = History.inspect(checkpoint)
     _, intent = newest(history)
-    for request in history.requests.requests(after=intent.taken):
-        if (
-            not isinstance(request, MigrateRequest | AbortRequest)
-            or request.operator != operator.name
-        ):
+    waiting = history.requests.requests(after=intent.taken)
+    for request in (part for one in waiting for part in parts_of(one)):
+        if request.operator != operator.name:
             continue
         if isinstance(request, AbortRequest):
             if request.migration == open and not request.rollback:
                 open = None
-        elif open is None or request.supersede:
+        elif isinstance(request, MigrateRequest) and (open is None or request.supersede):
             open = request.id
     return open

@@ -2,8 +2,9 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,21 @@ from godwit.cli.requests import ask
 from godwit.cli.status import progress
 from godwit.errors import ConfigError
 from godwit.inspect.overview import Overview
-from godwit.inspect.targets import Measured
+from godwit.inspect.targets import Measured, targets
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.migration.strategies import STRATEGIES, parse
 from godwit.model.plan import Plan
-from godwit.model.requests import MigrateRequest
+from godwit.model.requests import (
+    JointRequest,
+    MigrateRequest,
+    OperatorRequest,
+    SplitRequest,
+    jointly,
+    parts_of,
+)
+from godwit.model.routing import Routing, check_bins
+from godwit.model.text import plural
 from godwit.storage.location import open_store
 from godwit.storage.store import Store
 
@@ -30,6 +40,7 @@ examples:
   godwit apply /data/checkpoints/counts grow.json --strategy matched:1 --watch
   godwit apply /data/checkpoints/counts --workers 2 --deadline 60 --on-timeout rollback
   godwit apply /data/checkpoints/counts --rebalance --tau 0.2 --queue --watch
+  godwit apply /data/checkpoints/counts --bins 16384
 
 strategies:
 {strategies}
@@ -45,13 +56,18 @@ def add_to(commands: Any) -> None:
         commands,
         "apply",
         run,
-        help="start a migration, by a plan or to other workers or a better balance",
-        description="Ask a running query to migrate. It answers with its next epoch.",
+        help="start a migration, by a plan or to other workers or a better balance; or split bins",
+        description="Ask a running query to migrate, or for other bins. It answers with its next "
+        "epoch.",
         examples=EXAMPLES.format(strategies=_strategies()),
     )
     parser.add_argument("plan", metavar="PLAN", nargs="?", help="a file that 'godwit plan' wrote")
-    add_target(parser.add_argument_group("instead of a plan"))
-    parser.add_argument("--operator", help="needed without a plan if the query has several")
+    instead = parser.add_argument_group("instead of a plan")
+    add_target(instead)
+    instead.add_argument(
+        "--bins", type=int, help="split the bins into so many, or merge them; none moves"
+    )
+    parser.add_argument("--operator", help="default: that of the plan, or all")
     parser.add_argument("--strategy", default="paced", help="default: %(default)s")
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS", help="from now")
     parser.add_argument(
@@ -72,47 +88,68 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
     parse(arguments.strategy)  # refuses an unknown one
+    if arguments.bins is not None:
+        return _split(arguments, store)
     if arguments.plan is None and not has_target(arguments):
-        raise ConfigError("say what to do: a plan, --workers N, --rebalance or --drain WORKER")
+        raise ConfigError(
+            "say what to do: a plan, --workers N, --rebalance, --drain WORKER or --bins N"
+        )
     if arguments.plan is not None and has_target(arguments):
         raise ConfigError("a plan says what to do: give no --workers, --rebalance or --drain")
     options = (arguments.planner, arguments.tau, arguments.projected)
     if arguments.plan is not None and any(option is not None for option in options):
         raise ConfigError("a plan is made already: give --planner, --tau and --projected to it")
     plan = None if arguments.plan is None else _read(arguments.plan)
-    overview = Overview.of(store)
-    view = overview.operator(plan.operator if plan else arguments.operator)
-    operator, history = view.name, History(store)
-    measured = Measured.of(history, operator, view.routing.bins)
-    shown = plan or Plan.of(operator, view.routing, planned(arguments, view.routing, measured))
-    tell_idle(shown, view.routing)
-    unmoved = nothing_moves(arguments, shown, view.routing)
-    if unmoved and (arguments.dry_run or not _is_moving(overview, operator)):
+    overview, history = Overview.of(store), History(store)
+    views = overview.named(plan.operator if plan else arguments.operator)
+    names = [view.name for view in views]
+
+    def goals(routings: Mapping[str, Routing]) -> dict[str, Routing]:
+        if plan is not None:
+            return {name: plan.target(routing) for name, routing in routings.items()}
+        measured = {name: Measured.of(history, name, one.bins) for name, one in routings.items()}
+        return targets(partial(planned, arguments), routings, measured)
+
+    routings = {view.name: view.routing for view in views}
+    found = goals(routings).items()
+    shown = [plan] if plan else [Plan.of(name, routings[name], goal) for name, goal in found]
+    for one in shown:
+        tell_idle(one, routings[one.operator])
+    unmoved = [nothing_moves(arguments, one, routings[one.operator]) for one in shown]
+    if all(unmoved) and (arguments.dry_run or not _is_moving(overview, names)):
         if arguments.json:
-            print_line({"id": None, "answer": "nothing to move", "reason": unmoved})
+            print_line({"id": None, "answer": "nothing to move", "reason": unmoved[0]})
         else:
-            print(unmoved)
+            print(unmoved[0])
         return 0
     if arguments.dry_run:
-        explain(view, shown, measured, history)
+        for view, one in zip(views, shown, strict=True):
+            explain(view, one, Measured.of(history, view.name, view.routing.bins), history)
         return 0
 
-    def request(decided: Intent) -> MigrateRequest:
-        routing, now = decided.routings[operator], time.time()
-        return MigrateRequest(
-            0,
-            operator,
-            routing,
-            plan.target(routing) if plan else planned(arguments, routing, measured),
-            arguments.strategy,
-            now,
-            None if arguments.deadline is None else now + arguments.deadline,
-            arguments.on_timeout,
-            arguments.supersede,
+    def request(decided: Intent) -> OperatorRequest | JointRequest:
+        now = time.time()
+        until = None if arguments.deadline is None else now + arguments.deadline
+        origins = {name: decided.routings[name] for name in names}
+        return jointly(
+            [
+                MigrateRequest(
+                    0,
+                    name,
+                    origins[name],
+                    goal,
+                    arguments.strategy,
+                    now,
+                    until,
+                    arguments.on_timeout,
+                    arguments.supersede,
+                )
+                for name, goal in goals(origins).items()
+            ]
         )
 
     while True:
-        turn = turn_of(operator)
+        turn = turn_of(names)
         if arguments.queue and (
             code := watch.follow(store, turn, json=arguments.json, patience=arguments.patience)
         ):
@@ -125,40 +162,67 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.watch and answer.code == 0:
         return watch.follow(
             store,
-            watch.migration_of(operator, answer.id),
+            watch.migration_of(names, answer.id),
             json=arguments.json,
             patience=arguments.patience,
         )
     return answer.code
 
 
-def turn_of(operator: str) -> Callable[[Overview], watch.Sight | str]:
-    """Looks at the migrations of an operator that come before one that is not asked for yet."""
+def _split(arguments: argparse.Namespace, store: Store) -> int:
+    bins: int = arguments.bins
+    check_bins(bins)
+    if arguments.plan is not None or has_target(arguments):
+        raise ConfigError(
+            "--bins moves nothing: migrate before or afterwards, by a call of its own"
+        )
+    given = ("queue", "supersede", "watch", "deadline")
+    if idle := [one for one in given if getattr(arguments, one)]:
+        raise ConfigError(
+            f"--{idle[0]} is about a migration, and --bins moves nothing: leave it out"
+        )
+    views = Overview.of(store).named(arguments.operator)
+    if arguments.dry_run:
+        for view in views:
+            print(f"{view.name}: {view.routing.bins:,} -> {plural(bins, 'bin')}, none moves")
+        return 0
+    request = jointly([SplitRequest(0, view.name, bins) for view in views])
+    answer = ask(store, lambda _: request, json=arguments.json, patience=arguments.patience)
+    answer.tell(json=arguments.json)
+    return answer.code
+
+
+def turn_of(operators: Sequence[str]) -> Callable[[Overview], watch.Sight | str]:
+    """Looks at the migrations of operators that come before one that is not asked for yet."""
 
     def look(overview: Overview) -> watch.Sight | str:
         for request in overview.waiting:
-            if watch.is_for(request, operator):
+            if watch.is_for(request, operators):
                 return watch.Sight(request, f"in line behind {request}", {"behind": request.id})
-        if (open := overview.operators[operator].migration) is None:
-            return watch.Sight(None, f"no migration of '{operator}' is open", {"behind": None}, 0)
+        found = [overview.operators[name].migration for name in operators]
+        if (open := next(filter(None, found), None)) is None:
+            names = ", ".join(f"'{name}'" for name in operators)
+            return watch.Sight(None, f"no migration of {names} is open", {"behind": None}, 0)
         notable = (open.id, open.arrived, open.outcome)
         return watch.Sight(notable, f"in line behind {progress(open)}", {"behind": asdict(open)})
 
     return look
 
 
-def _is_moving(overview: Overview, operator: str) -> bool:
-    """Is a migration of an operator open, or asked for?"""
-    asked = any(watch.is_for(request, operator) for request in overview.waiting)
-    return asked or overview.operators[operator].migration is not None
+def _is_moving(overview: Overview, operators: Sequence[str]) -> bool:
+    """Is a migration of these operators open, or asked for?"""
+    asked = any(watch.is_for(request, operators) for request in overview.waiting)
+    return asked or any(overview.operators[name].migration is not None for name in operators)
 
 
 def _was_late(checkpoint: Store, id: int) -> bool:
     """Did another migration get in first, which is open or has moved bins meanwhile?"""
-    asked = History(checkpoint).requests.request(id)
-    assert isinstance(asked, MigrateRequest)
-    view = Overview.of(checkpoint).operators[asked.operator]
-    return view.migration is not None or view.routing != asked.origin
+    views = Overview.of(checkpoint).operators
+    return any(
+        views[asked.operator].migration is not None or views[asked.operator].routing != asked.origin
+        for asked in parts_of(History(checkpoint).requests.request(id))
+        if isinstance(asked, MigrateRequest)
+    )
 
 
 def _strategies() -> str:

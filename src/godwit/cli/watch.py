@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,24 +36,24 @@ def add_to(commands: Any) -> None:
         examples=EXAMPLES,
     )
     parser.add_argument("id", metavar="ID", nargs="?", type=int, help="default: the newest")
-    parser.add_argument("--operator", help="needed if the query has several")
+    parser.add_argument("--operator", help="default: all")
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each change")
 
 
 def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
     overview = Overview.of(store)
-    operator = overview.operator(arguments.operator)
-    waiting = [one for one in overview.waiting if is_for(one, operator.name)]
-    known = [*(one.id for one in operator.migrations), *(one.id for one in waiting)]
+    views = overview.named(arguments.operator)
+    names = [view.name for view in views]
+    who = told_of(names)
+    waiting = [one for one in overview.waiting if is_for(one, names)]
+    known = [*(one.id for view in views for one in view.migrations), *(one.id for one in waiting)]
     if not known:
-        raise ConfigError(f"operator '{operator.name}' has no migration")
-    id = known[-1] if arguments.id is None else arguments.id
+        raise ConfigError(f"there is no migration of {who}")
+    id = max(known) if arguments.id is None else arguments.id
     if id not in known:
-        raise ConfigError(f"migration {id} of operator '{operator.name}' is not known (any more)")
-    return follow(
-        store, migration_of(operator.name, id), json=arguments.json, patience=arguments.patience
-    )
+        raise ConfigError(f"migration {id} of {who} is not known (any more)")
+    return follow(store, migration_of(names, id), json=arguments.json, patience=arguments.patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,33 +104,46 @@ def follow(
         time.sleep(patience.follow)
 
 
-def migration_of(operator: str, id: int) -> Callable[[Overview], Sight | str]:
-    """Looks at a migration, which has ended when its last epoch is published."""
+def migration_of(operators: Sequence[str], id: int) -> Callable[[Overview], Sight | str]:
+    """Looks at a migration of some of these operators, which has ended when its last epoch is
+    published."""
 
     def look(overview: Overview) -> Sight | str:
-        view = overview.operators[operator]
         for request in overview.waiting:
-            if request.id == id and is_for(request, operator):
+            if request.id == id and is_for(request, operators):
                 return Sight("waiting", str(request), {"waiting": asdict(request)})
         for refused in overview.refused:
             if refused.id == id:
                 return f"request {id} was refused: {refused.reason}"
-        migration = next((one for one in view.migrations if one.id == id), None)
-        if migration is None:
-            return f"migration {id} of operator '{operator}' is not known (any more)"
-        notable = (migration.arrived, migration.outcome)
-        data = {"migration": asdict(migration)}
-        if migration.epoch is None or overview.epoch < migration.epoch:
-            return Sight(notable, progress(migration), data)
-        code = 0 if migration.outcome == "done" else 1
-        return Sight(notable, f"migration {id} is {migration.outcome}", data, code)
+        views = [overview.operators[name] for name in operators]
+        found = [one for view in views for one in view.migrations if one.id == id]
+        if not found:
+            return f"migration {id} of {told_of(operators)} is not known (any more)"
+        notable = [(one.arrived, one.outcome) for one in found]
+        several = {"migrations": [asdict(one) for one in found]}
+        data = {"migration": asdict(found[0])} if len(found) == 1 else several
+        if any(one.epoch is None or overview.epoch < one.epoch for one in found):
+            told = [f"'{one.operator}' {progress(one)}" for one in found]
+            return Sight(notable, progress(found[0]) if len(found) == 1 else "; ".join(told), data)
+        worst = next((one for one in found if one.outcome != "done"), found[0])
+        code = 0 if worst.outcome == "done" else 1
+        return Sight(notable, f"migration {id} is {worst.outcome}", data, code)
 
     return look
 
 
-def is_for(request: WaitingRequest, operator: str) -> bool:
-    """Is it for a migration of an operator?"""
-    return (request.kind, request.operator) == ("migrate", operator)
+def told_of(operators: Sequence[str]) -> str:
+    """
+    >>> told_of(["counts"]), told_of(["counts", "sizes"])
+    ("operator 'counts'", "operators 'counts', 'sizes'")
+    """
+    names = ", ".join(f"'{name}'" for name in operators)
+    return f"operator{'s' * (len(operators) > 1)} {names}"
+
+
+def is_for(request: WaitingRequest, operators: Collection[str]) -> bool:
+    """Is it for a migration of some of these operators?"""
+    return request.kind == "migrate" and not {*operators}.isdisjoint(request.operators)
 
 
 def _print(epoch: int, sight: Sight, *, json: bool) -> None:

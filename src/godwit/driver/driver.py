@@ -107,12 +107,16 @@ class Driver:
         self.timelines = Timelines(
             journal, self.monitor, self.graph, first, begun, self.placements, clock
         )
-        self._asked_workers = workers
+        self._asked_workers, self._asked_bins = workers, bins
         if (before := journal.intent(begun)) is not None:
-            # A number of workers that a program names counts until it names another one: in
-            # between, migrations have the last word.
-            self.timelines.restart(None if workers == before.asked_workers else workers, bins)
+            # A number that a program names counts until it names another one: in between,
+            # migrations and splits have the last word.
+            self.timelines.restart(
+                None if workers == before.asked_workers else workers,
+                None if bins == before.asked_bins else bins,
+            )
             self._asked_workers = before.asked_workers if workers is None else workers
+            self._asked_bins = before.asked_bins if bins is None else bins
         self.demand = Demand(journal, self.monitor, self.timelines, self.placements, self.published)
         self.requests = Requests(
             self.operators,
@@ -184,7 +188,9 @@ class Driver:
                     migrations=decision.migrations,
                     watermarks=self.published.time.next(decision.finished),
                     sources=decision.sources,
+                    dropped=decision.dropped,
                     asked_workers=self._asked_workers,
+                    asked_bins=self._asked_bins,
                     backlog=backlog,
                     unread=unread,
                     placement=self.placements.state.record(),

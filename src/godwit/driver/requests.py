@@ -1,6 +1,6 @@
 """What others than the query's own thread ask of it while it runs, and what becomes of it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from godwit.driver.demand import Demand
 from godwit.driver.monitor import Monitor
@@ -11,7 +11,6 @@ from godwit.errors import RefusedError
 from godwit.log.journal import Journal
 from godwit.migration.migration import MigrationPhase
 from godwit.migration.strategies import Paced, Strategy
-from godwit.migration.timeline import Timeline
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.requests import (
     AbortRequest,
@@ -20,8 +19,10 @@ from godwit.model.requests import (
     OnTimeout,
     OperatorRequest,
     ScheduleRequest,
+    SplitRequest,
     StreamedUpdates,
     Updates,
+    parts_of,
 )
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
@@ -56,37 +57,46 @@ class Requests:
         self._clock = clock
 
     def schedule(
-        self, operator: str, updates: Iterable[Update], workers: int | None = None
+        self, operator: str | None, updates: Iterable[Update], workers: int | None = None
     ) -> ScheduleRequest:
-        """Accept updates for epochs that have not begun, durably; or refuse them all."""
+        """Accept updates for epochs that have not begun, durably; or refuse them all.
+
+        Those of all operators are for the bins of the first: one that has others refuses. Returns
+        the request of the first.
+        """
         packed = Updates.of(updates)
         first = Epoch(packed[0].epoch if packed else 0)
-        request = self._ask(
-            operator,
-            lambda timeline: ScheduleRequest(
-                0, operator, first, packed, timeline.routing.bins, workers
-            ),
-        )
+        names = self._named(operator)
+
+        def make() -> list[OperatorRequest]:
+            bins = self._timelines[names[0]].routing.bins
+            return [ScheduleRequest(0, name, first, packed, bins, workers) for name in names]
+
+        request = self._ask(make)[0]
         assert isinstance(request, ScheduleRequest)
         return request
 
     def add_streamed(self, epoch: Epoch, streamed: Iterable[StreamedUpdates]) -> None:
         """Take updates that `epoch` read as data as requests, each once; they are for later epochs.
 
-        Those that name no operator are for all. Like requests of other processes they are judged
-        when they are taken in: the intent of the next epoch says which were refused.
+        Those that name no operator are for all, or for none if one refuses. Like requests of other
+        processes they are judged when they are taken in: the intent of the next epoch says which
+        were refused.
         """
         with self._monitor:
             for one in streamed:
                 updates = [Update(epoch + 1 if e is None else e, b, w) for e, b, w in one.updates]
                 packed = Updates.of(updates)
                 first = Epoch(packed[0].epoch if packed else epoch + 1)
-                for name in [one.operator] if one.operator else self._operators:
-                    known = name in self._operators
-                    bins = self._timelines[name].routing.bins if known else 1
-                    self._timelines.add(
+                names = self._named(one.operator)
+                known = names[0] in self._operators
+                bins = self._timelines[names[0]].routing.bins if known else 1
+                self._timelines.add(
+                    [
                         ScheduleRequest(0, name, first, packed, bins, one.workers, one.id)
-                    )
+                        for name in names
+                    ]
+                )
 
     def migrate(
         self,
@@ -99,40 +109,86 @@ class Requests:
         supersede: bool = False,
     ) -> MigrateRequest:
         """Accept a migration to `target`, durably, or refuse it; `deadline` is in seconds."""
+        return self.migrate_together(
+            {operator: target},
+            strategy=strategy,
+            deadline=deadline,
+            on_timeout=on_timeout,
+            supersede=supersede,
+        )[0]
+
+    def migrate_together(
+        self,
+        targets: Mapping[str, Routing],
+        *,
+        strategy: Strategy | None = None,
+        deadline: float | None = None,
+        on_timeout: OnTimeout = "finish",
+        supersede: bool = False,
+    ) -> tuple[MigrateRequest, ...]:
+        """Accept one migration of several operators, each to its target, or refuse it for all."""
         now = self._clock()
-        request = self._ask(
-            operator,
-            lambda timeline: MigrateRequest(
-                0,
-                operator,
-                timeline.routing,
-                target,
-                str(strategy or Paced()),
-                now,
-                None if deadline is None else now + deadline,
-                on_timeout,
-                supersede,
-            ),
+        until = None if deadline is None else now + deadline
+        text = str(strategy or Paced())
+
+        def make() -> list[OperatorRequest]:
+            return [
+                MigrateRequest(
+                    0,
+                    name,
+                    self._timelines[name].routing,
+                    target,
+                    text,
+                    now,
+                    until,
+                    on_timeout,
+                    supersede,
+                )
+                for name, target in targets.items()
+            ]
+
+        return tuple(part for part in self._ask(make) if isinstance(part, MigrateRequest))
+
+    def abort(self, operator: str | None, migration: int, *, rollback: bool = False) -> None:
+        """End an open migration after the steps that have begun, or move its bins back; without an
+        operator, in all where it is open."""
+
+        def make() -> list[OperatorRequest]:
+            if operator is None:
+                ended = list(self._timelines.ended(migration))
+                names = self._timelines.moving(migration) or (ended or self._named(None))[:1]
+            else:
+                names = [operator]
+            return [AbortRequest(0, name, migration, rollback) for name in names]
+
+        self._ask(make)
+
+    def split(self, operator: str | None, bins: int) -> None:
+        """Split bins into so many, or merge them, durably; or refuse it."""
+        names = self._named(operator)
+        self._ask(lambda: [SplitRequest(0, name, bins) for name in names])
+
+    def migration(self, id: int) -> tuple[MigrateRequest, ...]:
+        """What a migration is of each operator, given its id; without those that are gone."""
+        return tuple(
+            part
+            for part in parts_of(self._journal.requests.request(id))
+            if isinstance(part, MigrateRequest) and part.operator in self._operators
         )
-        assert isinstance(request, MigrateRequest)
-        return request
-
-    def abort(self, operator: str, migration: int, *, rollback: bool = False) -> None:
-        """End an open migration after the steps that have begun, or move its bins back."""
-        self._ask(operator, lambda _: AbortRequest(0, operator, migration, rollback))
-
-    def open_migration(self, operator: str) -> MigrateRequest | None:
-        """The request of an operator's open migration."""
-        migration = self._timelines[operator].migration
-        request = self._journal.requests.request(migration.id) if migration else None
-        assert request is None or isinstance(request, MigrateRequest)
-        return request
 
     def outcome(self, migration: int) -> MigrationPhase | None:
-        """How a migration ended, once its last epoch is published; None as long as it is open."""
+        """How a migration ended, once its last epoch is published; None as long as it is open.
+
+        One of several operators is done if it is done in all, and else ended as in the first where
+        it is not.
+        """
         with self._monitor:
-            ended = self._timelines.ended(migration)
-            return ended.phase if ended and self._published.has(ended.epoch) else None
+            ends = self._timelines.ended(migration).values()
+            is_over = all(self._published.has(ended.epoch) for ended in ends)
+            if not ends or not is_over or self._timelines.moving(migration):
+                return None
+            others = [ended.phase for ended in ends if ended.phase is not MigrationPhase.DONE]
+            return [*others, MigrationPhase.DONE][0]
 
     def handover(self, worker: WorkerId, executor: ExecutorId) -> HandoverState:
         """Accept that a worker is to run on another executor, or refuse it."""
@@ -155,8 +211,7 @@ class Requests:
     def finish(self) -> Epoch:
         """End the stream: let all timers fire in the next epoch, whose number this returns."""
         timed = self._timed()
-        for name in timed:
-            self._ask(name, lambda timeline: FinishRequest(0, timeline.operator))
+        self._ask(lambda: [FinishRequest(0, name) for name in timed])
         with self._monitor:
             return max(self._timelines[name].finish or Epoch(0) for name in timed)
 
@@ -166,9 +221,13 @@ class Requests:
             raise RefusedError("no operator of this query has event time: there is nothing to end")
         return timed
 
-    def _ask(self, operator: str, make: Callable[[Timeline], OperatorRequest]) -> OperatorRequest:
+    def _named(self, operator: str | None) -> list[str]:
+        """The operators that a request is for: all, if it names none."""
+        return list(self._operators) if operator is None else [operator]
+
+    def _ask(self, make: Callable[[], Sequence[OperatorRequest]]) -> tuple[OperatorRequest, ...]:
         with self._monitor:
-            request = self._timelines.ask(operator, make)
+            parts = self._timelines.ask(make)
             self._monitor.wake()
         self._demand.tick()
-        return request
+        return parts

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from godwit.driver.monitor import Monitor
@@ -17,19 +17,24 @@ from godwit.migration.migration import (
     OpenMigration,
     OperatorMigrations,
 )
-from godwit.migration.strategies import Ready
+from godwit.migration.strategies import Ready, common
 from godwit.migration.timeline import Timeline
 from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
 from godwit.model.requests import (
     DrainRequest,
     HandoverRequest,
-    MigrateRequest,
+    JointRequest,
     OperatorRequest,
+    Request,
     ScheduleRequest,
     StopRequest,
+    jointly,
+    migrate_of,
+    parts_of,
 )
 from godwit.model.routing import Routing
+from godwit.model.text import plural
 from godwit.model.time import END
 
 log = logging.getLogger("godwit")
@@ -42,7 +47,8 @@ class Timelines:
     """The timelines of a query's operators, and the requests that were taken into them.
 
     Requests are taken in by the order of their ids, wherever they come from, each once; what was
-    taken in is in the next intent. Those that are about executors go to `placements`. All operators
+    taken in is in the next intent. One of several operators is taken in by all of them or by none.
+    Those that are about executors go to `placements`. All operators
     of a new query have the same `first` routing, and one that is added that of those before it;
     `restart` says which workers and bins a later start asks for. Whoever changes them holds the
     monitor; any thread may ask for the timeline of an operator, which is a value.
@@ -65,8 +71,10 @@ class Timelines:
         self._begun = begun
         self._stops = False  # another process asked this driver to stop
         self._last_epoch: Epoch | None = None
-        self._dropped: set[int] = set()  # schedules that this process has put aside
         intent = journal.intent(begun)
+        # By operator: the schedules that it has given up. A rollback has put aside those to come.
+        there, dropped = set(journal.requests.ids()), intent.dropped if intent else {}
+        self._dropped = {name: there.intersection(ids) for name, ids in dropped.items()}
         self._taken = self._decided = intent.taken if intent else 0  # up to this request
         self._refused = dict(intent.refused) if intent else {}
         self._sources = dict.fromkeys(intent.sources if intent else ())
@@ -78,7 +86,8 @@ class Timelines:
                 before = [self._timelines[one].goal for one in graph.before(name)]
                 others = list(intent.routings.values()) if intent else []
                 self._timelines[name] = Timeline(name, begun, [*before, *others, first][0])
-        self._ends = {ended.id: ended for c in self._timelines.values() for ended in c.past}
+        self._ends: dict[int, dict[str, EndedMigration]] = {}  # by id and operator
+        self._remember(quietly=True)
         self._take_in()
 
     def restart(self, workers: int | None, bins: int | None) -> None:
@@ -101,15 +110,24 @@ class Timelines:
         """The newest epoch that has begun."""
         return self._begun
 
-    def ended(self, migration: int) -> EndedMigration | None:
-        """What has become of a migration, if it has ended."""
+    def ended(self, migration: int) -> Mapping[str, EndedMigration]:
+        """What has become of a migration, by operator; nothing of those where it is open."""
         with self._monitor:
-            return self._ends.get(migration)
+            return dict(self._ends.get(migration, {}))
+
+    def moving(self, migration: int) -> list[str]:
+        """The operators that a migration is open of."""
+        with self._monitor:
+            return [
+                name
+                for name, timeline in self._timelines.items()
+                if timeline.migration is not None and timeline.migration.id == migration
+            ]
 
     def is_dropped(self, schedule: int) -> bool:
-        """Was a schedule given up before its last update?"""
+        """Did an operator give a schedule up before its last update?"""
         with self._monitor:
-            return schedule in self._dropped
+            return any(schedule in ids for ids in self._dropped.values())
 
     @property
     def last_epoch(self) -> Epoch | None:
@@ -127,44 +145,61 @@ class Timelines:
         """Take in the requests that have come since."""
         for request in self._journal.requests.requests(after=self._taken):
             self._taken = request.id
-            if isinstance(request, ScheduleRequest) and request.source is not None:
-                self._sources[_origin(request)] = None
+            self._sources |= dict.fromkeys(_origins(request))
             try:
                 if isinstance(request, StopRequest):
                     self._stop(request)
                 elif isinstance(request, HandoverRequest | DrainRequest):
                     self._placements.take(request)
                 else:
-                    self._change(self[request.operator].take(request))
+                    for timeline in self._after(request):
+                        self._change(timeline)
             except (RefusedError, ConfigError) as error:
                 self._refused[request.id] = str(error)
                 log.warning("request %d was refused: %s", request.id, error)
-                if isinstance(request, ScheduleRequest):
-                    self._put_aside(request)
+                if any(isinstance(part, ScheduleRequest) for part in parts_of(request)):
+                    self._journal.put_aside(f"{HOME}/{request_name(request.id)}")
         self._remember()
 
-    def ask(self, operator: str, make: Callable[[Timeline], OperatorRequest]) -> OperatorRequest:
-        """Take in the request that `make` makes, durably; or raise RefusedError.
+    def _after(self, request: OperatorRequest | JointRequest) -> list[Timeline]:
+        """The timelines after a request, of all operators that it is for; or RefusedError."""
+        parts, changed = parts_of(request), list[Timeline]()
+        for part in parts:
+            try:
+                changed.append(self[part.operator].take(part))
+            except (RefusedError, ConfigError) as error:
+                if len(parts) == 1:
+                    raise
+                raise RefusedError(
+                    f"operator '{part.operator}' refuses, so none of "
+                    f"{plural(len(parts), 'operator')} changes: {error}"
+                ) from None
+        return changed
+
+    def ask(self, make: Callable[[], Sequence[OperatorRequest]]) -> tuple[OperatorRequest, ...]:
+        """Take in what `make` asks of one operator or of several, durably and at once; or raise
+        RefusedError, and then nothing has changed.
 
         It is made and judged with all that was asked before it taken in.
         """
         while True:
             self._take_in()
-            request = make(self[operator])
-            self[operator].take(request)
+            request = jointly(make())
+            self._after(request)
             self._journal.check()
             try:
                 request = self._journal.requests.claim(request, self._taken)
             except FileExistsError:
                 continue  # another process was first: its request comes before this one
             self._take_in()
-            return request
+            return parts_of(request)
 
-    def add(self, request: ScheduleRequest) -> None:
+    def add(self, parts: Sequence[ScheduleRequest]) -> None:
         """Make a request that came as data durable, unless it is there already; it is judged when
         it is taken in, like those of other processes."""
         self._take_in()
-        if _origin(request) not in self._sources:
+        request = jointly(parts)
+        if not self._sources.keys() & _origins(request):
             self._journal.check()
             self._journal.requests.add(request, self._taken)
             self._take_in()
@@ -174,15 +209,30 @@ class Timelines:
         self._take_in()
         now = self._clock()
         new = sum(id > self._decided for id in self._refused)
+        dropped = {
+            name: tuple(sorted(id for id in ids if (self._journal.requests.last(id) or 0) > epoch))
+            for name, ids in self._dropped.items()
+        }
         return Decision(
             epoch,
             {
-                name: timeline.begin(epoch, now, ready.get(name))
+                name: timeline.begin(epoch, now, self._ready(timeline, ready))
                 for name, timeline in self._timelines.items()
             },
             self._taken,
             dict(list(self._refused.items())[-max(REFUSALS, new) :]),
             tuple(self._sources)[-SOURCES:],
+            {name: ids for name, ids in dropped.items() if ids},
+        )
+
+    def _ready(self, timeline: Timeline, ready: Mapping[str, Ready]) -> Ready:
+        """What destinations have fetched of all operators that take the same steps: those that one
+        migration moves from the same routing to the same one."""
+        way = timeline.way
+        if way is None:
+            return ready.get(timeline.operator)
+        return common(
+            [ready.get(one.operator) for one in self._timelines.values() if one.way == way]
         )
 
     def decided(self, decision: "Decision") -> None:
@@ -202,48 +252,54 @@ class Timelines:
         """With a timeline after a request; updates that it drops must not come back."""
         before = self._timelines[timeline.operator]
         self._timelines[timeline.operator] = timeline
-        for request in before.scheduled:
-            if request not in timeline.scheduled:
-                self._put_aside(request)
+        kept = {request.id for request in timeline.scheduled}
+        gone = {request.id for request in before.scheduled} - kept
+        if gone:
+            self._dropped.setdefault(timeline.operator, set()).update(gone)
 
-    def _remember(self) -> None:
+    def _remember(self, *, quietly: bool = False) -> None:
         for timeline in self._timelines.values():
             for ended in timeline.past:
-                if ended.id not in self._ends:
+                known = self._ends.setdefault(ended.id, {})
+                if timeline.operator not in known and not quietly:
                     log.info("%s", ended)
-                self._ends[ended.id] = ended
+                known[timeline.operator] = ended
 
     def _read(self, name: str, intent: Intent) -> Timeline:
         """The timeline of an operator as of an intent, with the schedules that are not over."""
         migrations = intent.migrations.get(name, OperatorMigrations())
         routing = intent.routings[name]
         scheduled = [
-            request
+            part.with_bins(routing.bins)
             for number in self._journal.requests.ids()
-            if number <= intent.taken
-            and isinstance(request := self._journal.requests.request(number), ScheduleRequest)
-            and request.last > intent.epoch
-            and (request.operator, request.bins) == (name, routing.bins)
+            if number <= intent.taken and number not in intent.dropped.get(name, ())
+            for part in parts_of(self._journal.requests.request(number))
+            if isinstance(part, ScheduleRequest)
+            and part.operator == name
+            and part.last > intent.epoch
+            and part.bins <= routing.bins
         ]
         return Timeline(
             name,
             intent.epoch,
             routing,
             tuple(scheduled),
-            self._resumed(migrations.open) if migrations.open else None,
+            self._resumed(name, migrations.open, routing.bins) if migrations.open else None,
             migrations.past,
             intent.epoch if intent.watermarks.get(name) == END else None,
         )
 
-    def _resumed(self, opened: OpenMigration) -> MigrationState:
+    def _resumed(self, name: str, opened: OpenMigration, bins: int) -> MigrationState:
         path = self._journal.files.address(request_name(opened.id))
         try:
-            request = self._journal.requests.request(opened.id)
+            request = migrate_of(self._journal.requests.request(opened.id), name)
         except FileNotFoundError:
             raise DamagedFileError(path, "is missing, but its migration is open") from None
-        if not isinstance(request, MigrateRequest):
-            raise DamagedFileError(path, "is not the request of a migration, which is open")
-        return opened.resume(request)
+        if request is None:
+            raise DamagedFileError(
+                path, f"is not the request of a migration of '{name}', which is open"
+            )
+        return opened.resume(request, bins)
 
     def _stop(self, request: StopRequest) -> None:
         if request.generation != self._journal.generation:
@@ -253,27 +309,26 @@ class Timelines:
             )
         self._stops = True
 
-    def _put_aside(self, request: ScheduleRequest) -> None:
-        self._dropped.add(request.id)
-        name = request_name(request.id)
-        self._journal.put_aside(f"{HOME}/{name}")
 
-
-def _origin(request: ScheduleRequest) -> str:
-    """What tells a request that came as data from others: an id counts once for each operator."""
-    return f"{request.operator}:{request.source}"
+def _origins(request: Request) -> set[str]:
+    """What tells a request that came as data from others: an id counts once for each operator, and
+    for several only if it is new for all of them."""
+    parts = [part for part in parts_of(request) if isinstance(part, ScheduleRequest)]
+    return {f"{part.operator}:{part.source}" for part in parts if part.source is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What an epoch that is about to be decided takes in: its timelines, and up to which request
-    all were `taken`, with those of the last ones that were refused or came as data."""
+    all were `taken`, with those of the last ones that were refused or came as data, and by operator
+    those schedules that were dropped."""
 
     epoch: Epoch
     timelines: Mapping[str, Timeline]
     taken: int
     refused: Mapping[int, str]
     sources: tuple[str, ...]
+    dropped: Mapping[str, tuple[int, ...]]
 
     @property
     def finished(self) -> set[str]:

@@ -19,7 +19,7 @@ from godwit.migration.strategies import left
 from godwit.model.graph import Graph
 from godwit.model.ids import Epoch, ExecutorId, SlotId, WorkerId
 from godwit.model.manifest import Manifest, WorkerStatistics
-from godwit.model.requests import MigrateRequest
+from godwit.model.requests import migrate_of
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
 from godwit.placement.handover import HandoverState
@@ -185,6 +185,10 @@ class Overview:
             ),
         )
 
+    def named(self, name: str | None) -> list[OperatorView]:
+        """The operator of this name, or all."""
+        return list(self.operators.values()) if name is None else [self.operator(name)]
+
     def operator(self, name: str | None) -> OperatorView:
         """The operator of this name, or the only one."""
         if name is None and len(self.operators) > 1:
@@ -310,9 +314,9 @@ def _open(
 ) -> MigrationView | None:
     if opened is None:
         return None
-    request = history.requests.request(opened.id)
-    assert isinstance(request, MigrateRequest)
-    migration = opened.resume(request)
+    request = migrate_of(history.requests.request(opened.id), name)
+    assert request is not None
+    migration = opened.resume(request, intent.routings[name].bins)
     bins = len(left(migration.origin, migration.target))
     rest = left(intent.routings[name], migration.goal)
     return MigrationView(

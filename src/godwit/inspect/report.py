@@ -76,8 +76,8 @@ class OperatorReport:
     ) -> Self:
         routing, migration = timeline.routing, timeline.migration
         moved = np.zeros(routing.bins, np.bool_)
-        if before is not None and before.bins == routing.bins:
-            moved = before.owners != routing.owners
+        if before is not None:
+            moved = before.with_bins(routing.bins).owners != routing.owners
         parts = dict.fromkeys(part for receipt in receipts for part in receipt.seconds)
         return cls(
             name=timeline.operator,

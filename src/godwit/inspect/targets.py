@@ -1,6 +1,6 @@
 """The target of a migration, planned from what the engine has measured."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -70,6 +70,26 @@ class Measured:
             if each.any():
                 return each
         return np.ones(len(self.bytes))
+
+    @classmethod
+    def together(cls, several: "Sequence[Measured]") -> "Measured":
+        """Those of operators whose bins move together, added up."""
+        columns = ([getattr(one, name) for one in several] for name in cls.__slots__)
+        return cls(*(np.sum(column, axis=0) for column in columns))
+
+
+def targets(
+    plan: Callable[[Routing, Measured], Routing],
+    routings: Mapping[str, Routing],
+    measured: Mapping[str, Measured],
+) -> dict[str, Routing]:
+    """By operator: what `plan` finds for those that have its routing, by their load together."""
+    found: dict[Routing, Routing] = {}
+    for routing in routings.values():
+        if routing not in found:
+            group = [measured[name] for name, one in routings.items() if one == routing]
+            found[routing] = plan(routing, Measured.together(group))
+    return {name: found[routing] for name, routing in routings.items()}
 
 
 def target(

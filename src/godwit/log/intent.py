@@ -74,12 +74,13 @@ class Intent:
 
     `query` is Spark's id of the query and `offsets` the digest of Spark's offsets of the epoch.
     `taken` is the id of the newest request that was taken in, `refused` says by id which of the
-    last ones were refused and why, `sources` which of the last ones came as data. Routings, merges
+    last ones were refused and why, `sources` which of the last ones came as data, `dropped` by
+    operator which schedules it has given up that are not over. Routings, merges
     and migrations are by operator; so are watermarks, for operators that have one, in microseconds
-    since 1970. `asked_workers` is the number of workers that the program named at its start, if it
-    did. `backlog` is how many offsets of the sources the epoch leaves to read, if they tell,
-    `unread` the files of theirs that wait; both decide nothing. `placement` says, where workers are
-    pinned, which executors they run on.
+    since 1970. `asked_workers` and `asked_bins` are the numbers that the program named last at a
+    start, if it did. `backlog` is how many offsets of the sources the epoch leaves to read, if they
+    tell, `unread` the files of theirs that wait; both decide nothing. `placement` says, where
+    workers are pinned, which executors they run on.
     """
 
     epoch: Epoch
@@ -93,7 +94,9 @@ class Intent:
     migrations: Mapping[str, OperatorMigrations] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    dropped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     asked_workers: int | None = None
+    asked_bins: int | None = None
     backlog: int | None = None
     unread: UnreadFiles | None = None
     placement: PlacementRecord | None = None
@@ -121,7 +124,9 @@ class Intent:
             "migrations": {name: known.to_json() for name, known in self.migrations.items()},
             "watermarks": dict(self.watermarks),
             "sources": list(self.sources),
+            **({"dropped": dict(self.dropped)} if self.dropped else {}),
             "given": self.asked_workers,
+            **({"given_bins": self.asked_bins} if self.asked_bins else {}),
             "backlog": self.backlog,
             **({"unread": self.unread.to_json()} if self.unread else {}),
             "placement": self.placement and self.placement.to_json(),
@@ -156,7 +161,9 @@ class Intent:
             },
             watermarks=data["watermarks"],
             sources=tuple(data["sources"]),
+            dropped={name: tuple(ids) for name, ids in data.get("dropped", {}).items()},
             asked_workers=data["given"],
+            asked_bins=data.get("given_bins"),
             backlog=data["backlog"],
             unread=UnreadFiles.from_json(data["unread"]) if data.get("unread") else None,
             placement=placement and PlacementRecord.from_json(placement),

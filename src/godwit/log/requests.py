@@ -8,7 +8,7 @@ from godwit.errors import DamagedFileError
 from godwit.log.layout import CONTROL, UNDONE, request_name
 from godwit.log.records import decode_as, encode
 from godwit.model.ids import Epoch
-from godwit.model.requests import Request, ScheduleRequest, request_from_json
+from godwit.model.requests import Request, ScheduleRequest, parts_of, request_from_json
 from godwit.storage.store import Store
 
 R = TypeVar("R", bound=Request)
@@ -16,11 +16,11 @@ R = TypeVar("R", bound=Request)
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """A request that no epoch has taken in yet; those about executors name no operator."""
+    """A request that no epoch has taken in yet; those about executors name no operators."""
 
     id: int
     kind: str
-    operator: str | None
+    operators: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"request {self.id} ({self.kind}) waits for the query's next epoch"
@@ -35,7 +35,7 @@ class RefusedRequest:
 
     id: int
     kind: str | None
-    operator: str | None
+    operators: tuple[str, ...]
     asked: float | None
     epoch: Epoch | None
     reason: str
@@ -48,18 +48,20 @@ class RefusedRequest:
 
 @dataclass(frozen=True, slots=True)
 class _RequestHead:
-    """What kind of request it is, of which operator, and when it was made, if it tells.
+    """What kind of request it is, of which operators, and when it was made, if it tells.
 
     Requests that a newer version knows have these as well.
     """
 
     kind: str
-    operator: str | None = None
+    operators: tuple[str, ...] = ()
     asked: float | None = None
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
-        return cls(data["kind"], data.get("operator"), data.get("time"))
+        parts = data.get("parts") or [data]
+        operators = tuple(part["operator"] for part in parts if part.get("operator"))
+        return cls(parts[0]["kind"], operators, parts[0].get("time"))
 
 
 _UNREADABLE = _RequestHead("cannot be read")
@@ -116,12 +118,12 @@ class RequestLog:
         try:
             head = self._head(number)
         except FileNotFoundError:
-            return RefusedRequest(number, None, None, None, epoch, reason)
-        return RefusedRequest(number, head.kind, head.operator, head.asked, epoch, reason)
+            return RefusedRequest(number, None, (), None, epoch, reason)
+        return RefusedRequest(number, head.kind, head.operators, head.asked, epoch, reason)
 
     def _waiting(self, number: int) -> WaitingRequest:
         head = self._head(number)
-        return WaitingRequest(number, head.kind, head.operator)
+        return WaitingRequest(number, head.kind, head.operators)
 
     def _head(self, number: int) -> _RequestHead:
         name = request_name(number)
@@ -137,8 +139,9 @@ class RequestLog:
         None for other requests: what became of those is in the intents.
         """
         if number not in self._last:
-            request = self.request(number)
-            self._last[number] = request.last if isinstance(request, ScheduleRequest) else None
+            parts = parts_of(self.request(number))
+            ends = [part.last for part in parts if isinstance(part, ScheduleRequest)]
+            self._last[number] = max(ends, default=None)
         return self._last[number]
 
     def _undone(self) -> list[int]:

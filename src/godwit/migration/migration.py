@@ -13,8 +13,10 @@ any end       nothing                     refused  refused              nothing 
 ============  ==========================  =======  ===================  ==========  =========
 
 *Late* is a migration whose deadline has passed; what happens then was declared with it. *Restarted
-otherwise* is a start of the query with another number of workers or bins; any other restart changes
-nothing, since all that a migration is can be read from the intent of the newest epoch.
+otherwise* is a start of the query with another number of workers, or with bins that can merge only
+if some move; any other restart changes nothing, since all that a migration is can be read from the
+intent of the newest epoch. Bins that split or merge leave it in its phase: where it comes from,
+where it leads and where it is are then told in other bins, and every hash keeps its worker in each.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -119,8 +121,12 @@ class MigrationState:
         return replace(self, phase=MigrationPhase.SUPERSEDED, ended=epoch) if self.is_open else self
 
     def overrule(self, epoch: Epoch) -> Self:
-        """The query was started with another number of workers or bins."""
+        """The query was started with another number of workers, or bins that had to move."""
         return replace(self, phase=MigrationPhase.OVERRULED, ended=epoch) if self.is_open else self
+
+    def with_bins(self, bins: int) -> Self:
+        """The same, after bins were split or merged."""
+        return replace(self, origin=self.origin.with_bins(bins), target=self.target.with_bins(bins))
 
     @classmethod
     def of(cls, request: MigrateRequest, origin: Routing) -> Self:
@@ -169,9 +175,9 @@ class OpenMigration:
     stepped: Epoch | None
     origin: Routing | None = None  # if it is not that of the request
 
-    def resume(self, request: MigrateRequest) -> MigrationState:
-        """The migration, given its request."""
-        migration = MigrationState.of(request, self.origin or request.origin)
+    def resume(self, request: MigrateRequest, bins: int) -> MigrationState:
+        """The migration, given its request, of an operator that has so many bins by now."""
+        migration = MigrationState.of(request, self.origin or request.origin).with_bins(bins)
         return replace(migration, phase=self.phase, stepped=self.stepped)
 
     def to_json(self) -> dict[str, Any]:

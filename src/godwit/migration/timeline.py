@@ -6,6 +6,7 @@ taken in is never lost: the state after an epoch has begun is written down with 
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self, get_args
 
@@ -22,8 +23,9 @@ from godwit.model.requests import (
     OnTimeout,
     OperatorRequest,
     ScheduleRequest,
+    SplitRequest,
 )
-from godwit.model.routing import Routing
+from godwit.model.routing import Routing, check_bins
 from godwit.model.text import plural
 
 PAST_MIGRATIONS = 20  # ended migrations that an operator remembers
@@ -34,8 +36,10 @@ HORIZON = 1000  # epochs that updates may be ahead: an idle query runs them all,
 class Timeline:
     """One operator: `routing` is that of epoch `begun`, `migration` an open one.
 
-    While a migration is open nothing is scheduled, and the other way round. `past` are the
-    migrations that ended last, the newest at the end. A stream that has ended ends no more.
+    All are told in the bins of the epoch to come: who had a hash in epoch `begun` has it in
+    `routing`, however bins were split and merged since. While a migration is open nothing is
+    scheduled, and the other way round. `past` are the migrations that ended last, the newest at
+    the end. A stream that has ended ends no more.
     """
 
     operator: str
@@ -62,6 +66,14 @@ class Timeline:
         """Where an open migration leads to, or where it is."""
         return self.routing if self.migration is None else self.migration.goal
 
+    @property
+    def way(self) -> tuple[int, Routing, Routing] | None:
+        """Of an open migration: its id, where it is and where it leads to. Operators with the same
+        take the same steps, as long as no other request parts them."""
+        if self.migration is None:
+            return None
+        return self.migration.id, self.routing, self.migration.goal
+
     def sought(self) -> dict[WorkerId, list[int]]:
         """By worker: the segments that it fetches ahead of the steps of an open migration."""
         if self.migration is None or self.migration.strategy.fetch_seconds(0.0) is None:
@@ -77,6 +89,8 @@ class Timeline:
                 return self._migrate(request)
             case AbortRequest():
                 return self._abort(request)
+            case SplitRequest():
+                return self._split(request.bins)
             case FinishRequest():
                 next_epoch = Epoch(self.begun + 1)
                 return self if self.finish is not None else replace(self, finish=next_epoch)
@@ -92,11 +106,13 @@ class Timeline:
         return replace(begun, routing=routing)._with(migration)
 
     def restart(self, workers: int | None, bins: int | None) -> Self:
-        """The query starts again. Other bins, or a number of workers that nothing open leads to,
-        overrule all requests; without one of them, what is there stays as it is."""
+        """The query starts again. Bins that can merge only if some move, or a number of workers
+        that nothing open leads to, overrule all requests. Else bins are split and merged as in a
+        running query; without one of both numbers, what is there stays as it is."""
         bins = bins or self.routing.bins
-        if bins == self.routing.bins and workers in (None, self._workers_to_come):
-            return self
+        if workers in (None, self._workers_to_come):
+            with suppress(RefusedError):
+                return self._split(bins)
         routing = self.routing.with_bins(bins)
         has_moved = self.migration is not None and self.migration.origin != self.routing
         if workers is not None and (has_moved or workers != routing.workers):
@@ -184,6 +200,46 @@ class Timeline:
                 "only an open one can be aborted"
             )
         return self._with(migration.abort(self.begun, request.rollback))
+
+    def _split(self, bins: int) -> Self:
+        check_bins(bins)
+        if bins < self.routing.bins:
+            self._check_merge(bins)
+        return replace(
+            self,
+            routing=self.routing.with_bins(bins),
+            scheduled=tuple(request.with_bins(bins) for request in self.scheduled),
+            migration=self.migration.with_bins(bins) if self.migration else None,
+        )
+
+    def _check_merge(self, bins: int) -> None:
+        """Raise RefusedError unless bins that become one have one worker, now and to come."""
+        if self.scheduled:
+            last = max(schedule.last for schedule in self.scheduled)
+            raise RefusedError(
+                f"updates of operator '{self.operator}' are scheduled up to epoch {last}; "
+                "merge bins when they have taken effect"
+            )
+        told = [(self.routing, "are at", "migrate them to one of both first")]
+        if self.migration is not None:
+            wait = "wait for its end"
+            told += [
+                (self.migration.target, f"migration {self.migration.id} brings to", wait),
+                (self.migration.origin, f"migration {self.migration.id} found at", wait),
+            ]
+        fewest = max(routing.fewest_bins for routing, *_ in told)
+        for routing, why, what in told:
+            parts = routing.owners.reshape(bins, -1)
+            mixed = np.flatnonzero((parts != parts[:, :1]).any(axis=1))
+            if len(mixed):
+                first = int(mixed[0]) * parts.shape[1]
+                other = first + int((parts[mixed[0]] != parts[mixed[0], 0]).argmax())
+                raise RefusedError(
+                    f"operator '{self.operator}' cannot have {plural(bins, 'bin')}: bins {first} "
+                    f"and {other} of {self.routing.bins:,} would be one, which {why} workers "
+                    f"{routing.owners[first]} and {routing.owners[other]}; ask for at least "
+                    f"{fewest:,} bins, or {what}"
+                )
 
     def _opened(self) -> str:
         assert self.migration is not None

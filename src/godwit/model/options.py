@@ -63,7 +63,7 @@ class Options:
     """What most queries leave as it is; give it to `Job.start`.
 
     - `bins`: how many parts the state is cut into, a power of two. By default what the checkpoint
-      says; 4096 in a new one.
+      says; 4096 in a new one. A number that the program named before leaves splits as they are.
     - `retention`: how many of the newest epochs can be read and restored.
     - `replicas`: how many other executors keep a copy of each worker's state. By default one where
       workers are pinned to several executors, else none.

@@ -3,7 +3,7 @@
 import base64
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -44,6 +44,15 @@ class Updates(Sequence[Update]):
         return dict(
             zip(self.bins[start:stop].tolist(), self.workers[start:stop].tolist(), strict=True)
         )
+
+    def split(self, parts: int) -> "Updates":
+        """The same, where each bin has become so many.
+
+        >>> list(Updates.of([Update(7, bin=1, worker=3)]).split(2))
+        [Update(epoch=7, bin=2, worker=3), Update(epoch=7, bin=3, worker=3)]
+        """
+        bins = (self.bins * parts)[:, None] + np.arange(parts)
+        return Updates(self.epochs.repeat(parts), bins.ravel(), self.workers.repeat(parts))
 
     def __len__(self) -> int:
         return len(self.epochs)
@@ -120,6 +129,10 @@ class ScheduleRequest:
         """The last epoch at which this request changes something."""
         return Epoch(int(self.updates.epochs[-1])) if self.updates else self.epoch
 
+    def with_bins(self, bins: int) -> Self:
+        """The same for a routing of as many bins or more, into which those of now were split."""
+        return replace(self, updates=self.updates.split(bins // self.bins), bins=bins)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": "schedule",
@@ -193,6 +206,22 @@ class AbortRequest:
             "migration": self.migration,
             "rollback": self.rollback,
         }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """Give `operator` so many bins: split those that it has, or merge them; none moves."""
+
+    id: int
+    operator: str
+    bins: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "split", "id": self.id, "operator": self.operator, "bins": self.bins}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
@@ -283,9 +312,48 @@ class StreamedUpdates:
     workers: int | None = None
 
 
-OperatorRequest = ScheduleRequest | MigrateRequest | AbortRequest | FinishRequest
+OperatorRequest = ScheduleRequest | MigrateRequest | AbortRequest | SplitRequest | FinishRequest
+
+
+@dataclass(frozen=True, slots=True)
+class JointRequest:
+    """Requests of several operators, one each, which all accept or none. All have the id of it."""
+
+    id: int
+    parts: tuple[OperatorRequest, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(replace(part, id=self.id) for part in self.parts))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "joint", "id": self.id, "parts": [part.to_json() for part in self.parts]}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        parts = [part for one in data["parts"] for part in parts_of(request_from_json(one))]
+        return cls(data["id"], tuple(parts))
+
+
 PlacementRequest = HandoverRequest | DrainRequest
-Request = OperatorRequest | PlacementRequest | StopRequest
+Request = OperatorRequest | JointRequest | PlacementRequest | StopRequest
+
+
+def jointly(parts: Sequence[OperatorRequest]) -> OperatorRequest | JointRequest:
+    """The request that asks for all of these."""
+    return parts[0] if len(parts) == 1 else JointRequest(parts[0].id, tuple(parts))
+
+
+def migrate_of(request: Request, operator: str) -> MigrateRequest | None:
+    """The migration that a request asks of an operator."""
+    parts = (part for part in parts_of(request) if isinstance(part, MigrateRequest))
+    return next((part for part in parts if part.operator == operator), None)
+
+
+def parts_of(request: Request) -> tuple[OperatorRequest, ...]:
+    """What a request asks of operators, by operator."""
+    if isinstance(request, JointRequest):
+        return request.parts
+    return (request,) if isinstance(request, OperatorRequest) else ()
 
 
 def request_from_json(data: dict[str, Any]) -> Request:
@@ -294,7 +362,9 @@ def request_from_json(data: dict[str, Any]) -> Request:
         "schedule": ScheduleRequest,
         "migrate": MigrateRequest,
         "abort": AbortRequest,
+        "split": SplitRequest,
         "finish": FinishRequest,
+        "joint": JointRequest,
         "handover": HandoverRequest,
         "drain": DrainRequest,
         "stop": StopRequest,

@@ -194,8 +194,26 @@ class Routing:
         owners[bins] = target.owners[bins]
         return Routing(owners, max(target.workers, int(owners.max()) + 1))
 
+    @property
+    def fewest_bins(self) -> int:
+        """With how many bins, at least, every hash can have the worker that it has.
+
+        >>> Routing.even(64, 4).fewest_bins
+        4
+        """
+        owners = self.owners
+        while len(owners) > 1 and np.array_equal(owners[::2], owners[1::2]):
+            owners = owners[::2]
+        return len(owners)
+
     def with_bins(self, bins: int) -> "Routing":
-        """The same hash ranges at the same workers; a merged bin follows its first part."""
+        """The same hash ranges at the same workers; a merged bin follows its first part.
+
+        With no less than the `fewest_bins`, every hash keeps its worker.
+
+        >>> Routing.even(4, 2).with_bins(8).owners.tolist()
+        [0, 0, 0, 0, 1, 1, 1, 1]
+        """
         check_bins(bins)
         if bins >= self.bins:
             return Routing(np.repeat(self.owners, bins // self.bins), self.workers)
@@ -233,8 +251,9 @@ def _has_whole_segments(bins: int, workers: int) -> bool:
 
 
 def check_bins(bins: int) -> None:
-    if bins < 1 or bins & (bins - 1) or bins.bit_length() - 1 > MAX_BITS:
-        raise ConfigError(f"bins must be a power of two from 1 to 2^{MAX_BITS}, not {bins}")
+    whole = isinstance(bins, Integral) and 1 <= bins <= 1 << MAX_BITS
+    if not whole or bins & (bins - 1):
+        raise ConfigError(f"bins must be a power of two from 1 to 2^{MAX_BITS}, not {bins!r}")
 
 
 def check_workers(workers: int) -> None:

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 class Epochs:
     """A dataflow over a replayable list of batches, run as Structured Streaming would run it. What
-    is asked of an operator is asked of the last, unless another is named.
+    names no operator is asked of all of them.
 
     A process death is an exception from `godwit.faults.handler`; `restart` then opens the
     checkpoint again, and `resume` replays the epoch that was not committed with the same batch.
@@ -124,14 +124,20 @@ class Epochs:
 
         It goes on from epoch to epoch. Its options are those of `Query.migrate`.
         """
-        name = operator or self._last
-        if isinstance(target, int):
-            target = self._driver.routing(name).spread(target)
-        return self._driver.requests.migrate(name, target, **options).id
+        names = self._driver.operators if operator is None else [operator]
+        targets = {
+            name: self._driver.routing(name).spread(target) if isinstance(target, int) else target
+            for name in names
+        }
+        return self._driver.requests.migrate_together(targets, **options)[0].id
 
     def abort(self, migration: int, *, rollback: bool = False, operator: str | None = None) -> None:
         """End an open migration, or move its bins back."""
-        self._driver.requests.abort(operator or self._last, migration, rollback=rollback)
+        self._driver.requests.abort(operator, migration, rollback=rollback)
+
+    def split(self, bins: int, *, operator: str | None = None) -> None:
+        """Split bins into so many, or merge them; none moves."""
+        self._driver.requests.split(operator, bins)
 
     def schedule(
         self,
@@ -141,7 +147,7 @@ class Epochs:
         operator: str | None = None,
     ) -> None:
         """Send bins to other workers in epochs to come."""
-        self._driver.requests.schedule(operator or self._last, updates, workers)
+        self._driver.requests.schedule(operator, updates, workers)
 
     def finish(self) -> None:
         """End the stream: an epoch without records, in which all timers fire."""

@@ -17,6 +17,7 @@ from godwit.migration.strategies.base import (
     Known,
     Ready,
     Strategy,
+    common,
 )
 from godwit.migration.strategies.batched import Batched, batched
 from godwit.migration.strategies.bins import Bins, in_turn, left, sought
@@ -44,6 +45,7 @@ __all__ = [
     "Strategy",
     "all_at_once",
     "batched",
+    "common",
     "fluid",
     "in_turn",
     "left",

@@ -1,7 +1,7 @@
 """What a strategy is: it chooses the bins of a step, and says how long the rest takes."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Final, Protocol, Self
@@ -14,6 +14,22 @@ from godwit.model.routing import Routing
 Ready = Mapping[WorkerId, Collection[int]] | None
 
 NOTHING: Final[Ready] = MappingProxyType({})
+
+
+def common(several: Sequence[Ready]) -> Ready:
+    """What is ready for all of several operators.
+
+    >>> common([{WorkerId(0): [1, 2], WorkerId(1): [3]}, {WorkerId(0): [2, 4]}])
+    {0: {2}}
+    """
+    told = [ready for ready in several if ready is not None]
+    if len(told) < len(several):
+        return None
+    workers = [worker for worker in told[0] if all(worker in ready for ready in told)]
+    return {
+        worker: set(told[0][worker]).intersection(*(ready[worker] for ready in told[1:]))
+        for worker in workers
+    }
 
 
 @dataclass(frozen=True, slots=True)
