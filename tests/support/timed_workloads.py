@@ -44,6 +44,7 @@ class Timed:
         self._clocks: dict[int, datetime] = {}  # by input
         self._passed: datetime | None = None
         self._finished = False
+        self.late: list[Row] = []  # those of the last epoch
 
     def finish(self) -> None:
         self._finished = True
@@ -63,6 +64,7 @@ class Timed:
         """An epoch with this watermark."""
         given = [row for row in rows if row["at"] is not None]
         punctual = [row for row in given if self._passed is None or self._is_punctual(row)]
+        self.late = [row for row in rows if row not in punctual]
         outputs = self._epoch(punctual, until)
         self._passed = until
         for row in given:

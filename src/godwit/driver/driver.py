@@ -271,6 +271,11 @@ class Driver:
                 },
                 clocks=time.clocks,
                 graph=self.graph,
+                late={
+                    name: tuple(r.late_records for r in group if r.late_records)
+                    for name, group in receipts.items()
+                    if self._described[name].late is not None
+                },
             )
         )
         with self.monitor:

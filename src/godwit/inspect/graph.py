@@ -42,8 +42,12 @@ class GraphView:
         for parents in self.graph.inputs[name]:
             yield f"  from  {self._told(parents)}"
         after = [one for one in self.graph.inputs if name in self.graph.before(one)]
-        sinks = [outlet.sink for outlet in self.graph.outlets if name in outlet.operators]
+        mine = [outlet for outlet in self.graph.outlets if name in outlet.operators]
+        sinks = [outlet.sink for outlet in mine if not outlet.late]
         yield f"  to    {', '.join([*after, *sinks]) or 'nobody'}"
+        for outlet in mine:
+            if outlet.late:
+                yield f"  late  {outlet.sink}"
         watermark = self.watermarks.get(name)
         time = "no event time" if watermark is None else f"watermark {show(watermark)}"
         yield f"  {plural(routing.workers, 'worker')}, {plural(routing.bins, 'bin')}, {time}"

@@ -23,17 +23,20 @@ class Parents:
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """A sink, as it tells of itself, and the operators whose outputs it gets."""
+    """A sink, as it tells of itself, and the operators whose outputs it gets; or of one, whose
+    `late` records it gets."""
 
     sink: str
     operators: tuple[str, ...]
+    late: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {"sink": self.sink, "operators": list(self.operators)}
+        late = {"late": True} if self.late else {}
+        return {"sink": self.sink, "operators": list(self.operators), **late}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(data["sink"], tuple(data["operators"]))
+        return cls(data["sink"], tuple(data["operators"]), data.get("late", False))
 
 
 @dataclass(frozen=True, slots=True)
