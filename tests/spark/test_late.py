@@ -1,5 +1,6 @@
-"""Late records on Spark: once, as they were given, whatever dies."""
+"""Late records on Spark: once, as they were given, whatever dies; and sources that fall silent."""
 
+import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -87,3 +88,31 @@ def test_late_records_reach_their_sinks_once_though_the_driver_dies_before_deliv
     (record,) = spark.read.parquet(str(late / "s")).where("x = 2").collect()
     assert record.asDict() == row(34, 2) | {"at": datetime(2026, 1, 1, 0, 0, 34), "epoch": 2}
     assert verify(tmp_path / "checkpoint").findings == []
+
+
+def test_on_a_silent_stream_what_an_idle_source_held_back_comes_by_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    left, right = (Feed(tmp_path / name, "user string, at timestamp, x long") for name in "lr")
+    given, came = list[int](), threading.Event()
+
+    def take(rows: Any, epoch: int) -> None:
+        given.extend(row.x for row in rows.collect())
+        if given:
+            came.set()
+
+    unmatched = gw.stream(left.stream(spark)).join(
+        *("unmatched", gw.stream(right.stream(spark), idle_after="1 second")),
+        on="user",
+        how="anti",
+        within=("0 s", "1 s"),
+        **TIMED,
+    )
+    left.add([row(5, 1), row(10, 2)])
+    right.add([row(0, 3)])
+    query = unmatched.to(gw.foreach_batch(take)).start(tmp_path / "checkpoint", workers=2)
+    try:
+        assert came.wait(180)
+    finally:
+        query.stop()
+    assert given == [1]

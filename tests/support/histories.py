@@ -31,7 +31,7 @@ from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.work import Work
-from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate
+from tests.support.counting_workloads import Beginning, Finite, Row, Workload, in_order, tabulate
 from tests.support.death import Death, Reaper
 from tests.support.history_events import (
     Abort,
@@ -89,6 +89,8 @@ class _Play:
         self._timed = [operator.name for operator in operators if operator.delay is not None]
         self._model = workload.model()
         self._batches: list[tuple[Row, ...]] = []
+        self._begins: dict[int, tuple[float, int]] = {}  # by epoch, and which process decided it
+        self._publishers: dict[int, int] = {}
         self._routes = {name: Routes(story.workers, story.bins) for name in self._names}
         self._history = History(checkpoint)
         self._reaper = Reaper()
@@ -251,6 +253,15 @@ class _Play:
                 for name, routes in self._routes.items():
                     said = self._said.get((self._lives, name, epoch - 1))
                     routes.begin(epoch, self._now, said)
+                if isinstance(self._model, Beginning):
+                    intent = self._history.intent(epoch)
+                    assert intent is not None
+                    self._begins[epoch] = self._now, intent.generation
+        if isinstance(self._model, Beginning):
+            for epoch in self._history.epochs():
+                manifest = self._history.manifest(epoch)
+                assert manifest is not None
+                self._publishers[epoch] = manifest.generation
 
     def _restart(self, event: Restart) -> None:
         """Start anew; a process that dies of it is started in the same way again."""
@@ -380,6 +391,8 @@ class _Play:
                 assert isinstance(self._model, Finite)
                 self._model.finish()
                 self.seen["ends of a stream"] += 1
+            if isinstance(self._model, Beginning):
+                self._model.begin(*self._begins[epoch], self._publishers[epoch])
             outputs = in_order(self._model.feed(rows))
             yield outputs, {name: in_order(table) for name, table in self._model.state().items()}
 

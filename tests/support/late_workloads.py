@@ -1,15 +1,17 @@
-"""Operators under test that keep late records, with the models of those that drop them."""
+"""Operators under test that keep late records, and over sources that can be idle, with the models
+of those that drop them, and over sources that cannot."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from godwit.operators.definition import INPUT, TIME
 from godwit.operators.late import KeepingLate
 from tests.support.counting_workloads import KEY, Row, Workload
 from tests.support.expiring_workloads import FADING
-from tests.support.join_workloads import JOINED_SEMI
+from tests.support.join_workloads import JOINED_FULL, JOINED_SEMI
 from tests.support.merged_windows import VISITS
-from tests.support.timed_workloads import ALARMS, PAIRS, Timed
+from tests.support.timed_workloads import ALARMS, PAIRS, Silence, Timed
 from tests.support.window_workloads import WINDOWS
 
 
@@ -17,20 +19,20 @@ class Keeping:
     """What `of` puts out, and what is late for it."""
 
     def __init__(self, of: Timed, operator: KeepingLate, show: Callable[[Row], Row]) -> None:
-        self._of, self._show = of, show
+        self.of, self._show = of, show
         self._name, self._columns = operator.name, operator.late.names
 
     def finish(self) -> None:
-        self._of.finish()
+        self.of.finish()
 
     def feed(self, rows: Sequence[Row]) -> list[Row]:
-        outputs = self._of.feed(rows)
-        for row in map(self._show, self._of.late):
+        outputs = self.of.feed(rows)
+        for row in map(self._show, self.of.late):
             outputs.append({"late": self._name} | {name: row[name] for name in self._columns})
         return outputs
 
     def state(self) -> dict[str, list[Row]]:
-        return self._of.state()  # type: ignore[attr-defined, no-any-return]
+        return self.of.state()  # type: ignore[attr-defined, no-any-return]
 
 
 def _keeping(workload: Workload, operator: KeepingLate, show: Callable[[Row], Row]) -> Workload:
@@ -68,3 +70,40 @@ PAIRS_LATE = _of_two(PAIRS, (*KEY, "at"), {INPUT: "side", "left_n": "n", "right_
 JOINED_SEMI_LATE = _of_two(
     JOINED_SEMI, (*KEY, TIME), {INPUT: "side", TIME: "at", "left_x": "x", "right_y": "y"}
 )
+
+
+class Idling:
+    """`of`, over sources that are idle after so many seconds without a record."""
+
+    def __init__(self, of: Any, timed: Timed, idle_after: float) -> None:
+        self._of = of
+        self._silence = timed.silence = Silence(idle_after)
+
+    def begin(self, now: float, decided_by: int, published_by: int) -> None:
+        self._silence.begin(now, decided_by, published_by)
+
+    def finish(self) -> None:
+        self._of.finish()
+
+    def feed(self, rows: Sequence[Row]) -> list[Row]:
+        outputs: list[Row] = self._of.feed(rows)
+        return outputs
+
+    def state(self) -> dict[str, list[Row]]:
+        state: dict[str, list[Row]] = self._of.state()
+        return state
+
+
+def _idling(workload: Workload, idle_after: int) -> Workload:
+    def model() -> Idling:
+        of = workload.model()
+        timed = of.of if isinstance(of, Keeping) else of
+        assert isinstance(timed, Timed)
+        return Idling(of, timed, idle_after)
+
+    edges = {"idle_after": idle_after * 1_000_000}
+    return replace(workload, name=f"{workload.name}_idle", model=model, edges=edges)
+
+
+PAIRS_IDLE = _idling(PAIRS_LATE, 1)
+JOINED_IDLE = _idling(JOINED_FULL, 2)

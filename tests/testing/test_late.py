@@ -15,6 +15,7 @@ from godwit.inspect.audit import verify
 from godwit.inspect.graph import GraphView
 from godwit.log import History
 from godwit.model.manifest import Manifest
+from godwit.spark.dataflow import describe
 from godwit.testing import Simulation
 
 CLICKS = "user string, at timestamp, x long"
@@ -280,4 +281,4 @@ def test_the_graph_tells_where_late_records_go(tmp_path: Path) -> None:
     intent = History(tmp_path).intent(manifest.epoch)
     assert intent is not None
     view = GraphView(manifest.graph, manifest.operators, intent.routings, intent.watermarks)
-    assert f"  late  {LATE.place}" in str(view).splitlines()
+    assert f"  late  {describe(LATE)}" in str(view).splitlines()

@@ -16,7 +16,7 @@ from godwit.api.windows import aggregated, collect
 from godwit.errors import ConfigError
 from godwit.model.options import closest_name
 from godwit.model.schema import parse
-from godwit.model.time import Duration
+from godwit.model.time import Duration, micros
 from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
 from godwit.operators.deduplicate import Deduplicate
@@ -33,7 +33,7 @@ from godwit.spark.dataflow import Dataflow
 from godwit.spark.joining import JoinedSides
 from godwit.spark.logical_plan import check_source
 from godwit.spark.node import Code, Later, Node, Source, Step, Transform, coded, operated, walk
-from godwit.spark.sinks.sink import Sink
+from godwit.spark.sinks.sink import Sink, check_is_sink
 from godwit.spark.types import to_spark
 from godwit.spark.windows import SideBySide, Union
 
@@ -41,12 +41,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def stream(rows: DataFrame | str, *, name: str | None = None) -> Stream:
+def stream(
+    rows: DataFrame | str, *, name: str | None = None, idle_after: Duration | None = None
+) -> Stream:
     """Begin a query over a streaming DataFrame, or over a schema.
 
     `rows` may be any streaming DataFrame without a stateful operator of Spark's own in it. With a
     schema such as "user string, at timestamp" the query can be tested without Spark, but not
-    started. A simulation feeds a job with several sources by their `name`.
+    started. A simulation feeds a job with several sources by their `name`. A stream that shows no
+    record for `idle_after` holds no watermark back until it shows one again.
 
     >>> import godwit as gw
     >>> def job(views):  # job(spark.readStream...) is deployed, job("user string") is tested
@@ -60,10 +63,13 @@ def stream(rows: DataFrame | str, *, name: str | None = None) -> Stream:
     """
     if name is not None and not (isinstance(name, str) and name.isidentifier()):
         raise ConfigError(f"a source is named like a variable of Python, not {name!r}")
+    source = Source(name, None if idle_after is None else micros(idle_after))
+    if source.idle_after is not None and source.idle_after <= 0:
+        raise ConfigError(f"idle_after must be longer than nothing, not '{idle_after}'")
     if isinstance(rows, str):
-        return Stream(Node(Source(name), schema=to_spark(parse(rows))))
+        return Stream(Node(source, schema=to_spark(parse(rows))))
     check_source(rows)
-    return Stream(Node(Source(name), schema=rows.schema, rows=rows))
+    return Stream(Node(source, schema=rows.schema, rows=rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -360,7 +366,7 @@ class Stream:
         """End the stream in a sink; `gw.query` makes one query of several."""
         if not self._has_operator:
             raise ConfigError("this query keeps no state: use Spark's own writeStream for it")
-        _check_sink(sink)
+        check_is_sink(sink)
         flow = Dataflow(((self._node, sink),))
         flow.check()
         return Job(flow)
@@ -399,7 +405,7 @@ class Stream:
         if late is None:
             return Stream(operated(self._node, Later(name, define)))
         with defining(name):
-            _check_sink(late, "late= takes a sink, but ")
+            check_is_sink(late, "late= takes a sink, but ")
 
         def keeping(input: pa.Schema) -> Sequence[Step]:
             return (keep or keeping_late)(define(input), input)
@@ -414,14 +420,6 @@ class Stream:
 def then(stream: Stream, operator: Operator) -> Stream:
     """With an operator that was made for records of the stream's schema."""
     return Stream(operated(stream._node, operator))
-
-
-def _check_sink(sink: Any, what: str = "") -> None:
-    if not isinstance(sink, Sink):
-        raise ConfigError(
-            f"{what}{sink!r} is no sink; use files, table, delta, iceberg, postgres, kafka, "
-            "foreach_batch, console or memory of godwit, such as gw.files('output')"
-        )
 
 
 def _check_option(name: str, given: Any) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from godwit.model.description import OperatorDescription
 from godwit.model.graph import Graph, Parents
@@ -55,4 +56,7 @@ class GraphView:
     def _told(self, parents: Parents) -> str:
         known = self.graph.sources
         sources = [f"source {known[one] if one < len(known) else one}" for one in parents.sources]
+        for place, number in enumerate(parents.sources):
+            if (limit := self.graph.idle_after.get(number)) is not None:
+                sources[place] += f" (idle after {timedelta(microseconds=limit)})"
         return ", ".join([*parents.operators, *sources])

@@ -15,10 +15,10 @@ from godwit.model.schema import check_names, to_ddl
 from godwit.operators import definition
 from godwit.operators.base import Changes, Hashes, Operator, TableView
 from godwit.operators.definition import INPUT, TIME
+from godwit.operators.join import KINDS
 from godwit.operators.wrapper import Wrapper
 
 SIDE: Final = "side"
-KINDS: Final = ("left", "right")
 
 
 @dataclass(frozen=True)

@@ -66,11 +66,15 @@ class Dataflow:
         """The same for the log."""
         numbers: dict[Node, tuple[int, ...]] = {}
         names: list[str] = []
+        idle_after: dict[int, int] = {}
         for node in self.sources:
-            given = isinstance(node.step, Source) and node.step.name
+            assert isinstance(node.step, Source)
+            given = node.step.name
             told = source_names(node.rows) if node.rows is not None else ["a schema"]
             numbers[node] = tuple(range(len(names), len(names) + len(told)))
             names += [given] if given and len(told) == 1 else told
+            if node.step.idle_after is not None:
+                idle_after |= dict.fromkeys(numbers[node], node.step.idle_after)
         return Graph(
             {
                 name: tuple(self._parents(one, numbers) for one in _ways_in(node))
@@ -81,6 +85,7 @@ class Dataflow:
                 for node, sink in self.outlets
             ),
             tuple(names),
+            idle_after,
         )
 
     def behind(self, node: Node) -> tuple[str, ...]:

@@ -21,9 +21,11 @@ Code = Callable[..., DataFrame]  # of as many DataFrames as a node has inputs
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where records come in; a simulation knows it by its name."""
+    """Where records come in; a simulation knows it by its name. It is idle after so many
+    microseconds without a record; None: never."""
 
     name: str | None = None
+    idle_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,12 +268,15 @@ class OperatorSimulation(Epochs):
         clock: Callable[[], float] = time.time,
         takes: Mapping[str, Sequence[str]] | None = None,
         sinks: Sequence[str] = (),
+        idle_after: int | None = None,
     ) -> None:
         chain = [operators] if isinstance(operators, Operator) else list(operators)
         self._ends = sinks
         super().__init__(
             checkpoint,
-            _chain(chain, schema) if takes is None else _graph(chain, schema, takes, sinks),
+            _chain(chain, schema, idle_after)
+            if takes is None
+            else _graph(chain, schema, takes, sinks),
             workers=workers,
             bins=bins,
             retention=retention,
@@ -355,9 +358,11 @@ def _late_sink(operator: Operator) -> Sink | None:
     return console() if isinstance(operator, KeepingLate) else None
 
 
-def _chain(operators: Sequence[Operator], schema: pa.Schema) -> ArrowFlow:
+def _chain(
+    operators: Sequence[Operator], schema: pa.Schema, idle_after: int | None = None
+) -> ArrowFlow:
     """One operator behind the other."""
-    node = Node(Source())
+    node = Node(Source(None, idle_after))
     for operator in operators:
         node = Node(operator, (node,), late=_late_sink(operator))
     return ArrowFlow(Dataflow(((node, console()),)), {}, [schema], ["rows"])
@@ -369,7 +374,8 @@ class Simulation(Epochs):
     Operators, state files, the log and migrations are the real ones. The sink is not used:
     `outputs` has the rows. DataFrame code of your own (`transform`) needs Spark: give a session as
     `spark`, or describe the job over a streaming DataFrame. Without a `checkpoint`, files are in a
-    temporary directory, which goes with the simulation.
+    temporary directory, which goes with the simulation. `clock` tells the seconds by which sources
+    are idle.
 
     >>> import godwit as gw
     >>> from godwit.testing import Simulation
@@ -405,13 +411,20 @@ class Simulation(Epochs):
         bins: int = 64,
         retention: int = 20,
         spark: SparkSession | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._spark = spark
         if checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="godwit-simulation-")
             weakref.finalize(self, shutil.rmtree, checkpoint, ignore_errors=True)
         flow = ArrowFlow.of(job._flow, spark)
-        super().__init__(Path(checkpoint), flow, workers=workers, bins=bins, retention=retention)
+        super().__init__(
+            *(Path(checkpoint), flow),
+            workers=workers,
+            bins=bins,
+            retention=retention,
+            clock=clock,
+        )
 
     def feed(self, rows: Rows = (), **sources: Rows) -> None:
         """Run one epoch over records; of a job with several sources, over those of each by name.
