@@ -39,15 +39,11 @@ def test_late_records_reach_their_sinks_once_though_the_driver_dies_before_deliv
     spark: SparkSession, tmp_path: Path
 ) -> None:
     left, other = (Feed(tmp_path / name, "user string, at timestamp, x long") for name in "lr")
-    window = gw.sliding("10 s", "5 s")
 
     def start() -> gw.Query:
         clicks, late = gw.stream(left.stream(spark)), tmp_path / "late"
-        panes = clicks.aggregate(
-            "panes", key="user", window=window, n=gw.count(), late=gw.files(late / "p"), **TIMED
-        )
         spans = clicks.windows(
-            *("spans", window),
+            *("spans", gw.sliding("10 s", "5 s")),
             key="user",
             function=length,
             output="user string, n long",
@@ -61,7 +57,7 @@ def test_late_records_reach_their_sinks_once_though_the_driver_dies_before_deliv
             late=gw.files(late / "j"),
             **TIMED,
         )
-        ends = {"p": panes, "s": spans, "j": joined}
+        ends = {"s": spans, "j": joined}
         jobs = (stream.to(gw.files(tmp_path / "out" / name)) for name, stream in ends.items())
         return gw.query(*jobs).start(tmp_path / "checkpoint", workers=2)
 
@@ -80,7 +76,6 @@ def test_late_records_reach_their_sinks_once_though_the_driver_dies_before_deliv
     query.process_all_available()
     query.stop()
     late = tmp_path / "late"
-    assert rows(spark, late / "p", "x") == Counter({(2, 2): 1, (2, 4): 1})
     assert rows(spark, late / "s", "x") == Counter({(2, 2): 1, (2, 4): 1})
     sides = {("left", x, None): 1 for x in (2, 3, 4)} | {("right", None, 6): 1}
     expected = Counter({(2, *side): 1 for side in sides})

@@ -150,6 +150,19 @@ def test_a_record_is_late_with_the_last_of_its_windows(step: Any, tmp_path: Path
     assert late_in(tmp_path) == 1
 
 
+@pytest.mark.parametrize("step", [aggregated, windows])
+def test_a_record_that_is_in_no_session_is_not_late_for_that(step: Any) -> None:
+    op = step(gw.session(until="until"))
+    visits = gw.stream("user string, at timestamp, until timestamp")
+    simulation = Simulation(op(visits, late=LATE).to(gw.files("out")))
+    visit = {"user": "ann", "at": at(1), "until": at(2)}
+    rows = [visit, visit | {"until": at(1)}, visit | {"until": None}, visit | {"at": None}]
+    simulation.feed(rows)
+    simulation.finish()
+    assert simulation.late() == rows[3:]
+    assert len(simulation.outputs()) == 1
+
+
 def test_only_workers_with_late_records_write_a_file(tmp_path: Path) -> None:
     job = aggregate(gw.stream(CLICKS), late=LATE).to(gw.files("out"))
     simulation = after_100(job, tmp_path)
