@@ -1,12 +1,18 @@
 """Watermarks: of one operator, of a chain, of two inputs, and at the end of a stream."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+
 from godwit.driver import event_time
+from godwit.driver.event_time import EventTime, Input
+from godwit.model.files import FileRef
 from godwit.model.graph import Graph, Parents
 from godwit.model.time import END, Clocks, latest
+from godwit.model.tree import Tree
+from godwit.state.timed import timed_spec
 
 
 def operator(delay: int | None) -> Any:
@@ -19,11 +25,12 @@ def watermarks(
     before: dict[str, int],
     finished: set[str],
     graph: Graph | None = None,
+    idle: Set[Input] = frozenset(),
 ) -> dict[str, int]:
     """Of a chain, whose first operator has as many inputs as it has clocks."""
     first = next(iter(operators))
     chain = graph or Graph.chain(list(operators), len(clocks.get(first, (None,))))
-    return event_time.watermarks(operators, chain, clocks, before, finished)
+    return event_time.watermarks(operators, chain, clocks, before, finished, idle)
 
 
 def test_the_clock_less_the_delay() -> None:
@@ -91,3 +98,158 @@ def test_where_a_source_comes_in_besides_its_clock_counts_too() -> None:
 
 def test_the_clocks_of_workers_and_epochs() -> None:
     assert latest([(3, None), (5, None), (None, 2)]) == (5, 2)
+
+
+# -- idle sources ----------------------------------------------------------------------------------
+
+
+def test_an_idle_input_does_not_count() -> None:
+    operators = {"a": operator(1)}
+    assert watermarks(operators, {"a": (10, 4)}, {}, set(), idle={("a", 1)}) == {"a": 9}
+    assert watermarks(operators, {"a": (10, None)}, {}, set(), idle={("a", 1)}) == {"a": 9}
+    assert watermarks(operators, {"a": (None, 4)}, {}, set(), idle={("a", 1)}) == {}
+
+
+def test_one_that_shows_records_again_holds_the_watermark_where_it_is() -> None:
+    assert watermarks({"a": operator(0)}, {"a": (20, 5)}, {"a": 10}, set()) == {"a": 10}
+    assert watermarks({"a": operator(0)}, {"a": (20, 11)}, {"a": 10}, set()) == {"a": 11}
+
+
+def test_if_all_are_idle_the_one_ahead_counts_whichever_fell_silent_last() -> None:
+    operators, both = {"a": operator(1)}, {("a", 0), ("a", 1)}
+    assert watermarks(operators, {"a": (10, 4)}, {}, set(), idle=both) == {"a": 9}
+    assert watermarks(operators, {"a": (4, 10)}, {}, set(), idle=both) == {"a": 9}
+    assert watermarks(operators, {"a": (None, 10)}, {}, set(), idle=both) == {"a": 9}
+    assert watermarks(operators, {"a": (None, None)}, {}, set(), idle=both) == {}
+
+
+def test_an_operator_is_idle_if_all_that_comes_in_is() -> None:
+    """Of two chains into one operator, the idle one holds the others up to its end."""
+    operators = {name: operator(0) for name in "abcd"}
+    graph = Graph(
+        {
+            "a": (Parents((), (0,)),),
+            "b": (Parents(("a",)),),
+            "c": (Parents((), (1,)), Parents((), (2,))),
+            "d": (Parents(("b",)), Parents(("c",))),
+        }
+    )
+    clocks: dict[str, Clocks] = {"a": (5,), "c": (20, 30), "d": (5, 20)}
+
+    def of(*idle: Input) -> dict[str, int]:
+        return watermarks(operators, clocks, {}, set(), graph, set(idle))
+
+    assert of() == {"a": 5, "b": 5, "c": 20, "d": 5}
+    assert of(("a", 0)) == {"a": 5, "b": 5, "c": 20, "d": 20}
+    assert of(("a", 0), ("c", 0)) == {"a": 5, "b": 5, "c": 30, "d": 30}
+    assert of(("c", 0), ("c", 1)) == {"a": 5, "b": 5, "c": 30, "d": 5}
+    assert of(("a", 0), ("c", 0), ("c", 1)) == {"a": 5, "b": 5, "c": 30, "d": 30}
+
+
+SECOND = 1_000_000  # of what sources may be silent, in microseconds
+WAITING = timed_spec("waiting", pa.schema({"k": pa.string()}), pa.schema([]))
+
+
+class Epochs:
+    """The epochs of a driver as a list of events: when one begins, and what its inputs show."""
+
+    def __init__(self, graph: Graph, **operators: Any) -> None:
+        self.time = EventTime(operators, graph, {}, {})
+
+    def run(self, begun: float, **seen: Clocks) -> dict[str, int]:
+        """The watermarks of the next epoch."""
+        intent: Any = SimpleNamespace(watermarks=self.time.next())
+        self.time = self.time.after(intent, {name: [clock] for name, clock in seen.items()}, begun)
+        return self.time.next()
+
+
+def two(**idle_after: int) -> Epochs:
+    """An operator with two inputs, each a source."""
+    limits = {"left": 0, "right": 1}
+    limit = {limits[name]: seconds * SECOND for name, seconds in idle_after.items()}
+    graph = Graph({"a": (Parents((), (0,)), Parents((), (1,)))}, (), ("l", "r"), limit)
+    return Epochs(graph, a=SimpleNamespace(delay=0, tables=[WAITING]))
+
+
+def test_an_input_is_idle_once_an_epoch_has_shown_that_nothing_came_for_so_long() -> None:
+    epochs = two(right=60)
+    assert epochs.run(0, a=(10, 4)) == {"a": 4}
+    assert epochs.run(59, a=(20, None)) == {"a": 4}
+    assert epochs.run(60, a=(None, None)) == {"a": 20}
+    assert epochs.run(61, a=(30, None)) == {"a": 30}
+    assert epochs.run(62, a=(40, 25)) == {"a": 30}  # it is back, and behind
+    assert epochs.run(63, a=(50, 35)) == {"a": 35}
+    assert epochs.run(122, a=(60, None)) == {"a": 35}
+    assert epochs.run(123, a=(60, None)) == {"a": 60}
+
+
+def test_a_long_epoch_is_not_silence() -> None:
+    """What came while it ran is in the next one."""
+    epochs = two(right=60)
+    epochs.run(0, a=(10, 4))
+    assert epochs.run(600, a=(20, 14)) == {"a": 14}
+
+
+def test_an_input_that_never_showed_a_record_counts_from_the_first_epoch() -> None:
+    epochs = two(right=60)
+    assert epochs.run(100, a=(10, None)) == {}
+    assert epochs.run(160, a=(20, None)) == {"a": 20}
+
+
+def test_a_source_without_a_limit_is_never_idle() -> None:
+    epochs = two(right=60)
+    epochs.run(0, a=(4, 10))
+    assert epochs.run(1e9, a=(None, None)) == {"a": 4}
+
+
+def test_after_a_restart_silence_counts_anew_and_the_watermark_stays() -> None:
+    epochs = two(right=60)
+    epochs.run(0, a=(10, 4))
+    epochs.run(60, a=(20, None))
+    intent: Any = SimpleNamespace(watermarks=epochs.time.next())
+    manifest: Any = SimpleNamespace(clocks=epochs.time.clocks)
+    epochs.time = EventTime.of(epochs.time.operators, epochs.time.graph, manifest, intent)
+    assert epochs.time.next() == {"a": 20}
+    assert epochs.run(1000, a=(30, None)) == {"a": 20}
+    assert epochs.run(1060, a=(None, None)) == {"a": 30}
+
+
+def test_sources_of_one_input_are_idle_together_after_the_longest_of_their_limits() -> None:
+    limits = {0: SECOND, 1: 3 * SECOND, 2: SECOND}
+    united = Parents((), (0, 1))
+    graph = Graph({"a": (united, Parents((), (2,)))}, (), ("x", "y", "z"), limits)
+    epochs = Epochs(graph, a=operator(0))
+    epochs.run(0, a=(4, 10))
+    assert epochs.run(2, a=(None, 10)) == {"a": 4}
+    assert epochs.run(3, a=(None, 20)) == {"a": 20}
+    unlimited = Graph(graph.inputs, (), graph.sources, {0: SECOND, 2: SECOND})
+    epochs = Epochs(unlimited, a=operator(0))
+    epochs.run(0, a=(4, 10))
+    assert epochs.run(3, a=(None, 20)) == {"a": 4}
+
+
+def test_sources_count_through_operators_without_event_time() -> None:
+    inputs = {"b": (Parents((), (0,)),), "a": (Parents(("b",)), Parents((), (1,)))}
+    epochs = Epochs(Graph(inputs, (), ("x", "y"), {0: SECOND}), b=operator(None), a=operator(0))
+    epochs.run(0, b=(None,), a=(4, 10))
+    assert epochs.run(1, b=(None,), a=(None, 10)) == {"a": 10}
+
+
+def test_an_epoch_is_due_when_it_would_show_that_a_source_is_idle_while_rows_wait() -> None:
+    file = FileRef("waiting", 1, 1, 1)
+    tree: Any = SimpleNamespace(files={file.name: file})
+    rows, none = {"a": {WAITING.name: tree}}, {"a": {WAITING.name: Tree.empty()}}
+    epochs = two(right=60)
+    assert not epochs.time.is_due(rows, 1e9)  # before the first epoch
+    epochs.run(0, a=(10, 4))
+    epochs.run(1, a=(None, None))
+    assert not epochs.time.is_due(rows, 59)
+    assert epochs.time.awaits_silence(rows)
+    assert not epochs.time.awaits_silence(none)
+    assert epochs.time.is_due(rows, 60)
+    assert not epochs.time.is_due(none, 60)
+    assert epochs.run(60, a=(None, None)) == {"a": 10}
+    assert epochs.time.is_due(rows, 60)  # the watermark is later, now that nothing came
+    epochs.run(61, a=(None, None))
+    assert not epochs.time.is_due(rows, 1e9)
+    assert not two().time.awaits_silence(rows)

@@ -24,6 +24,16 @@ from tests.support.expiring_workloads import FADING, FORGETFUL
 from tests.support.histories import Hasher, play
 from tests.support.history_events import Story, mixed_stories, steered_stories, stories
 from tests.support.join_workloads import JOINED, JOINED_ANTI, JOINED_FULL, JOINED_SEMI
+from tests.support.late_workloads import (
+    ALARMS_LATE,
+    FADING_LATE,
+    JOINED_IDLE,
+    JOINED_SEMI_LATE,
+    PAIRS_IDLE,
+    PAIRS_LATE,
+    VISITS_LATE,
+    WINDOWS_LATE,
+)
 from tests.support.merged_windows import PANES, VISITS
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
 from tests.support.window_workloads import (
@@ -45,6 +55,8 @@ WORKLOADS = (
     *(FADING, FORGETFUL),
     *(ONCE, APART, BALANCES, FADING_BALANCES),
     *(JOINED, JOINED_FULL, JOINED_SEMI, JOINED_ANTI),
+    *(ALARMS_LATE, PAIRS_LATE, WINDOWS_LATE, VISITS_LATE, FADING_LATE, JOINED_SEMI_LATE),
+    *(PAIRS_IDLE, JOINED_IDLE),
 )
 
 

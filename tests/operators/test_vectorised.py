@@ -237,8 +237,15 @@ def test_it_goes_on_with_its_state_and_no_other() -> None:
 
 def test_keys_expire_by_a_ttl() -> None:
     columns = "k string, n long, at timestamp_ntz"
-    output = {"output": "k string, n long", "time": "at", "delay": "0 s", "ttl": "10 s"}
-    stream = gw.stream(columns).vectorised("v", key="k", function=add, state="n long", **output)
+    output: dict[str, Any] = {
+        "output": "k string, n long",
+        "time": "at",
+        "delay": "0 s",
+        "ttl": "10 s",
+    }
+    stream = gw.stream(columns).vectorised(
+        "v", key="k", function=add, state="n long", ttl="10 s", **output
+    )
     sim = Simulation(stream.to(gw.files("out")))
     for k, second in (("a", 0), ("b", 20), ("b", 21), ("a", 22)):
         sim.feed([{"k": k, "n": 1, "at": datetime(2026, 1, 1, 0, 0, second)}])

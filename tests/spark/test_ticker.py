@@ -18,7 +18,9 @@ class Idle:
 
     def __init__(self) -> None:
         self.ticked, self.looked, self.looks = threading.Event(), threading.Event(), 0
-        self.demand = create_autospec(Demand, instance=True, wants_epoch=False, can_settle=False)
+        self.demand = create_autospec(
+            Demand, instance=True, wants_epoch=False, can_settle=False, awaits_silence=False
+        )
         self.demand.tick.side_effect = self.ticked.set
         self.placements = create_autospec(Placements, instance=True, placement=None)
         self.pinning = create_autospec(Pinning, instance=True, is_possible=True)
@@ -58,6 +60,17 @@ def test_one_epoch_is_asked_for_when_something_has_changed(idle: Idle, case: str
     else:
         idle.demand.can_settle = True
     idle.ticker.go_on(records=0)
+    assert idle.ticked.wait(60)
+    idle.demand.tick.assert_called_once()
+
+
+def test_where_rows_wait_for_a_source_to_be_idle_it_goes_on_looking(idle: Idle) -> None:
+    idle.pinning.is_possible = False
+    idle.demand.awaits_silence = True
+    idle.ticker.go_on(records=5)
+    assert idle.looked.wait(60)
+    assert not idle.ticked.is_set()
+    idle.demand.wants_epoch = True
     assert idle.ticked.wait(60)
     idle.demand.tick.assert_called_once()
 

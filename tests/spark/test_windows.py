@@ -153,6 +153,7 @@ def test_windows_have_the_results_of_sparks_own(
     batches = [
         clicks(*(chance.randrange(-200_000, 200_000) / 2 for _ in range(30)), user=user)
         + clicks(*(chance.randrange(80) / 2 for _ in range(20)), user=user)
+        + [{"user": user, "at": None, "n": 1}]  # in no window
         for user in "uvw"
     ]
     for batch in batches:
@@ -172,6 +173,9 @@ def test_windows_have_the_results_of_sparks_own(
         spark.conf.set("spark.sql.session.timeZone", zone)
     found = [(user, start, n) for user, start, _, _, n in sink.rows]
     assert sorted(found) == sorted(tuple(map(plain, row)) for row in expected)
+    history = History(tmp_path / "checkpoint")
+    manifests = [manifest for epoch in history.epochs() if (manifest := history.manifest(epoch))]
+    assert sum(one.late for manifest in manifests for one in manifest.receipts["w"]) == 3
 
 
 def measure(user: str, span: Any, records: Any) -> list[tuple[Any, ...]]:

@@ -54,6 +54,15 @@ class Finite(Protocol):
         ...
 
 
+@runtime_checkable
+class Beginning(Protocol):
+    """A model of inputs that can be idle."""
+
+    def begin(self, now: float, decided_by: int, published_by: int) -> None:
+        """When the next epoch began, and the processes that decided and published it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """An operator, its model, and the records that the batches of a history are made of.

@@ -33,7 +33,7 @@ from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file
 from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.work import Work
-from tests.support.counting_workloads import Finite, Row, Workload, in_order, tabulate
+from tests.support.counting_workloads import Beginning, Finite, Row, Workload, in_order, tabulate
 from tests.support.death import Death, Reaper
 from tests.support.history_events import (
     Abort,
@@ -94,6 +94,8 @@ class _Play:
         self._timed = [operator.name for operator in operators if operator.delay is not None]
         self._model = workload.model()
         self._batches: list[tuple[Row, ...]] = []
+        self._begins: dict[int, tuple[float, int]] = {}  # by epoch, and which process decided it
+        self._publishers: dict[int, int] = {}
         self._routes = {name: Routes(story.workers, story.bins) for name in self._names}
         self._history = History(checkpoint)
         self._reaper = Reaper()
@@ -290,6 +292,15 @@ class _Play:
                 said = {name: self._heard(name, epoch - 1) for name in self._names}
                 for name, routes in self._routes.items():
                     routes.begin(epoch, self._now, said[name])
+                if isinstance(self._model, Beginning):
+                    intent = self._history.intent(epoch)
+                    assert intent is not None
+                    self._begins[epoch] = self._now, intent.generation
+        if isinstance(self._model, Beginning):
+            for epoch in self._history.epochs():
+                manifest = self._history.manifest(epoch)
+                assert manifest is not None
+                self._publishers[epoch] = manifest.generation
 
     def _heard(self, name: str, epoch: int) -> Said:
         """What workers have said that they have, of an operator and of all that go its way."""
@@ -443,6 +454,8 @@ class _Play:
                 assert isinstance(self._model, Finite)
                 self._model.finish()
                 self.seen["ends of a stream"] += 1
+            if isinstance(self._model, Beginning):
+                self._model.begin(*self._begins[epoch], self._publishers[epoch])
             outputs = in_order(self._model.feed(rows))
             yield outputs, {name: in_order(table) for name, table in self._model.state().items()}
 

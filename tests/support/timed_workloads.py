@@ -2,7 +2,7 @@
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -35,6 +35,35 @@ def at(second: int | None) -> datetime | None:
     return None if second is None else datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
 
 
+class Silence:
+    """Knows which inputs are idle: those that had no record since an epoch began `idle_after`
+    seconds before the newest. Every process counts for itself, from the first epoch that it has
+    published."""
+
+    def __init__(self, idle_after: float) -> None:
+        self._idle_after = idle_after
+        self._shown: dict[int, float] = {}
+        self._newest = 0.0
+        self._process = -1
+
+    def begin(self, now: float, decided_by: int, published_by: int) -> None:
+        """An epoch begins, which these processes decide and publish."""
+        self._now, self._decided_by, self._published_by = now, decided_by, published_by
+
+    def idle(self) -> set[int]:
+        """As the process sees it that decides the epoch."""
+        if self._decided_by != self._process:
+            return set()
+        return {i for i, at in self._shown.items() if self._newest - at >= self._idle_after}
+
+    def end(self, inputs: int, shown: Collection[int]) -> None:
+        """The epoch has shown records of some inputs."""
+        before = self._shown if self._published_by == self._process else {}
+        now = self._now
+        self._shown = {i: now if i in shown else before.get(i, now) for i in range(inputs)}
+        self._newest, self._process = now, self._published_by
+
+
 class Timed:
     """Knows the watermarks of an epoch and which of its records are late."""
 
@@ -44,6 +73,8 @@ class Timed:
         self._clocks: dict[int, datetime] = {}  # by input
         self._passed: datetime | None = None
         self._finished = False
+        self.late: list[Row] = []  # those of the last epoch
+        self.silence: Silence | None = None  # if inputs can be idle
 
     def finish(self) -> None:
         self._finished = True
@@ -55,19 +86,25 @@ class Timed:
         """That of the next epoch."""
         if self._finished:
             return FOREVER
-        if len(self._clocks) < self.inputs:
-            return None
-        return min(self._clocks.values()) - timedelta(seconds=DELAY)
+        awake = set(range(self.inputs)) - (self.silence.idle() if self.silence else set())
+        if not awake <= self._clocks.keys() or not self._clocks:
+            return self._passed
+        clock = min(self._clocks[i] for i in awake) if awake else max(self._clocks.values())
+        until = clock - timedelta(seconds=DELAY)
+        return until if self._passed is None else max(until, self._passed)
 
     def run(self, rows: Sequence[Row], until: datetime | None) -> list[Row]:
         """An epoch with this watermark."""
         given = [row for row in rows if row["at"] is not None]
         punctual = [row for row in given if self._passed is None or self._is_punctual(row)]
+        self.late = [row for row in rows if row not in punctual]
         outputs = self._epoch(punctual, until)
         self._passed = until
         for row in given:
             input = row.get(INPUT, 0)
             self._clocks[input] = max(self._clocks.get(input, row["at"]), row["at"])
+        if self.silence is not None:
+            self.silence.end(self.inputs, {row.get(INPUT, 0) for row in given})
         return outputs
 
     def _is_punctual(self, row: Row) -> bool:

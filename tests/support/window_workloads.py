@@ -9,6 +9,7 @@ import pyarrow as pa
 
 import godwit.operators as ops
 from godwit.operators import List, StateMachine, Value
+from godwit.operators.base import Horizon
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import (
@@ -221,7 +222,7 @@ APPLIED = Workload(
         time="at",
         delay=f"{DELAY} s",
         notices="",
-        horizon=(END, 0),
+        horizon=Horizon(END),
         window="sliding",
     ),
     Applied,

@@ -10,6 +10,7 @@ from godwit.aggregates.base import Aggregate
 from godwit.errors import ConfigError
 from godwit.model.schema import to_ddl
 from godwit.model.time import Duration
+from godwit.operators.base import Horizon
 from godwit.operators.definition import check_window_time, defining, find
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.forms import Form, List, Value
@@ -115,7 +116,7 @@ def collect(
         function, open, horizon = (
             ApplySliding(apply, columns, tuple(keys[:-2])),
             {"open": Value("yes boolean")},
-            (END, 0),
+            Horizon(END, slide=window.slide),
         )
     machine = EventMachine.of(
         name,

@@ -110,10 +110,14 @@ def _changed_part(stored: Graph, given: Graph) -> str | None:
     """An operator that came or went, or whose outputs go to more or fewer sinks."""
     for name in stored.inputs.keys() ^ given.inputs.keys():
         return name
-    before, now = (Counter(outlet.operators for outlet in one.outlets) for one in (stored, given))
+    before, now = (
+        Counter((outlet.operators, outlet.late) for outlet in one.outlets)
+        for one in (stored, given)
+    )
     if not before or not now:
         return None
-    return next((name for names in (before - now) + (now - before) for name in names), None)
+    changed = (before - now) + (now - before)
+    return next((name for names, _ in changed for name in names), None)
 
 
 def _check_settled(history: History, last: Manifest, operator: str) -> None:

@@ -117,7 +117,10 @@ class Driver:
             )
             self._asked_workers = before.asked_workers if workers is None else workers
             self._asked_bins = before.asked_bins if bins is None else bins
-        self.demand = Demand(journal, self.monitor, self.timelines, self.placements, self.published)
+        self._clock = clock
+        self.demand = Demand(
+            journal, self.monitor, self.timelines, self.placements, self.published, clock
+        )
         self.requests = Requests(
             self.operators,
             journal,
@@ -131,10 +134,11 @@ class Driver:
         self._recent = {
             name: RecentEpochs(operator.tables[0].name) for name, operator in self.operators.items()
         }
-        if self.demand.wants_epoch:
+        if self.demand.wants_epoch or self.demand.awaits_silence:
             self.demand.tick()
         self._garbage = Garbage(journal, retention)
         self._before = Before({}, None)
+        self._begun = clock()
 
     def routing(self, operator: str) -> Routing:
         """The routing of the newest epoch that has begun (or of the first, if none has)."""
@@ -157,6 +161,7 @@ class Driver:
         held = self.placements.replicas() if executors else {}
         routings = {name: self.routing(name) for name in self.operators}
         self._before = Before(routings, backlog)
+        self._begun = self._clock()
         with self.monitor:
             last = self.published.manifest
             if last is not None and epoch <= last.epoch:
@@ -255,8 +260,8 @@ class Driver:
             name: grown(self.published.trees[name], intent, name, receipts[name])
             for name in self.operators
         }
-        shown = {name: [receipt.clocks for receipt in group] for name, group in receipts.items()}
-        time = self.published.time.after(intent, shown)
+        seen = {name: [receipt.clocks for receipt in group] for name, group in receipts.items()}
+        time = self.published.time.after(intent, seen, self._begun)
         manifest = self.journal.publish(
             Manifest(
                 epoch=intent.epoch,
@@ -277,6 +282,11 @@ class Driver:
                 },
                 clocks=time.clocks,
                 graph=self.graph,
+                late={
+                    name: tuple(r.late_records for r in group if r.late_records)
+                    for name, group in receipts.items()
+                    if self._described[name].late is not None
+                },
             )
         )
         with self.monitor:

@@ -7,29 +7,45 @@ watermark of an operator is the least of its inputs, less its delay; it never go
 an operator applies the records of t, then the timers up to the watermark of t. So a record is late,
 and dropped, if its time is before the watermark of t - 1: the timers that should have come after it
 have fired.
+
+A source may be idle: it has shown no record for as long as it may be silent. Then inputs that it
+alone feeds do not count, nor do operators all of whose inputs are idle, until there are records
+again. Where nothing else is left, the watermark is that of the input that is ahead: as if it had
+been the last to fall silent.
 """
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Self
 
+from godwit.driver.merges import Trees
 from godwit.log.intent import Intent
 from godwit.model.graph import Graph, Parents
 from godwit.model.manifest import Manifest
 from godwit.model.time import END, Clocks, earlier, latest
-from godwit.model.tree import Tree
 from godwit.operators.base import Lagging, Operator
 from godwit.state.timed import is_timed
+
+Input = tuple[str, int]  # of an operator, by its place
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """How far the operators of a query are after an epoch: their watermarks and clocks."""
+    """How far the operators of a query are after an epoch: their watermarks and clocks.
+
+    `begun` says when that epoch began, and `shown`, for each input, when the newest one did that
+    had records of it; both in seconds, and of epochs that this driver has run. An input is idle if
+    the epoch began so much later as its sources may be silent: it has shown that nothing came for
+    so long.
+    """
 
     operators: Mapping[str, Operator]
     graph: Graph
     watermarks: Mapping[str, int]
     clocks: Mapping[str, Clocks]
+    begun: float | None = None
+    shown: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -43,27 +59,52 @@ class EventTime:
         clocks = manifest.clocks if manifest else {}
         return cls(operators, graph, intent.watermarks if intent else {}, clocks)
 
-    def after(self, intent: Intent, shown: Mapping[str, Sequence[Clocks]]) -> Self:
-        """After the epoch of `intent`, whose workers have seen the clocks that are `shown`."""
-        clocks = {
-            name: latest([*([self.clocks[name]] if name in self.clocks else []), *shown[name]])
-            for name, operator in self.operators.items()
-            if operator.delay is not None
-        }
-        return replace(self, watermarks=intent.watermarks, clocks=clocks)
+    def after(self, intent: Intent, seen: Mapping[str, Sequence[Clocks]], begun: float) -> Self:
+        """After the epoch of `intent`, whose workers have `seen` these clocks."""
+        clocks, shown = dict[str, Clocks](), dict[str, tuple[float, ...]]()
+        for name, operator in self.operators.items():
+            if operator.delay is None:
+                continue
+            new = latest(seen[name])
+            clocks[name] = latest([self.clocks[name], new]) if name in self.clocks else new
+            before = self.shown.get(name) or (begun,) * len(new)
+            pairs = zip(new, before, strict=True)
+            shown[name] = tuple(earlier if clock is None else begun for clock, earlier in pairs)
+        return replace(self, watermarks=intent.watermarks, clocks=clocks, begun=begun, shown=shown)
 
     def next(self, finished: Set[str] = frozenset()) -> dict[str, int]:
         """The watermarks of the next epoch."""
-        return watermarks(self.operators, self.graph, self.clocks, self.watermarks, finished)
+        return self._next(finished, self.begun)
 
-    def is_due(self, trees: Mapping[str, Mapping[str, Tree]]) -> bool:
-        """Does the next epoch have a later watermark, while rows wait for their moment?"""
-        later = self.next()
-        return any(
-            later.get(name) != self.watermarks.get(name)
-            and any(is_timed(spec) and trees[name][spec.name].files for spec in operator.tables)
-            for name, operator in self.operators.items()
+    def is_due(self, trees: Trees, now: float) -> bool:
+        """Has the next epoch a later watermark, while rows wait for their moment? Or would the one
+        after it have, if it began now and had no records?"""
+        later = self._next(frozenset(), None if self.begun is None else max(now, self.begun))
+        changed = (name for name in self.operators if later.get(name) != self.watermarks.get(name))
+        return any(self._waits(name, trees) for name in changed)
+
+    def awaits_silence(self, trees: Trees) -> bool:
+        """Can sources be idle, and do rows wait for their moment?"""
+        return bool(self.graph.idle_after) and any(
+            self._waits(name, trees) for name in self.operators
         )
+
+    def _waits(self, name: str, trees: Trees) -> bool:
+        specs = self.operators[name].tables
+        return any(is_timed(spec) and trees[name][spec.name].files for spec in specs)
+
+    def _next(self, finished: Set[str], begun: float | None) -> dict[str, int]:
+        """The watermarks of the next epoch, if the newest began then."""
+        idle = frozenset[Input]() if begun is None else frozenset(self._idle(begun))
+        return watermarks(self.operators, self.graph, self.clocks, self.watermarks, finished, idle)
+
+    def _idle(self, begun: float) -> Iterator[Input]:
+        for name, shown in self.shown.items():
+            for place, parents in enumerate(self.graph.inputs[name]):
+                _, sources = _timed(self.operators, self.graph, parents)
+                limits = [self.graph.idle_after.get(source, math.inf) for source in sources]
+                if limits and (begun - shown[place]) * 1e6 >= max(limits):
+                    yield name, place
 
 
 def watermarks(
@@ -72,29 +113,47 @@ def watermarks(
     clocks: Mapping[str, Clocks],
     before: Mapping[str, int],
     finished: Set[str],
+    idle: Set[Input] = frozenset(),
 ) -> dict[str, int]:
-    """The watermarks of the next epoch, given those of the last; an operator may have none yet."""
+    """The watermarks of the next epoch, given those of the last; an operator may have none yet.
+
+    `idle` are the inputs whose sources are. An operator is idle if all that comes in is.
+    """
     found: dict[str, int] = {}
+    asleep = set[str]()
     for name, inputs in graph.inputs.items():
         operator = operators[name]
         if operator.delay is None:
             continue
-        shown = clocks.get(name) or (None,) * len(inputs)
-        reached: list[int | None] = []
-        for parents, clock in zip(inputs, shown, strict=True):
-            timed, from_source = _timed(operators, graph, parents)
-            reached += [_outputs_from(operators[one], found.get(one)) for one in timed]
-            if from_source:
-                reached.append(clock)
-        known = [moment for moment in reached if moment is not None]
+        clock = clocks.get(name) or (None,) * len(inputs)
+        awake, silent = list[int | None](), list[int | None]()
+        for place, parents in enumerate(inputs):
+            timed, sources = _timed(operators, graph, parents)
+            for one in timed:
+                reached = silent if one in asleep else awake
+                reached.append(_outputs_from(operators[one], found.get(one)))
+            if sources:
+                reached = silent if (name, place) in idle else awake
+                reached.append(clock[place])
         candidates = [before[name]] if name in before else []
-        if len(known) == len(reached):
-            candidates.append(earlier(min(known), operator.delay))
+        if awake:
+            if (least := _least(awake)) is not None:
+                candidates.append(earlier(least, operator.delay))
+        else:
+            asleep.add(name)
+            known = (earlier(one, operator.delay) for one in silent if one is not None)
+            candidates += known
         if name in finished:
             candidates.append(END)
         if candidates:
             found[name] = max(candidates)
     return found
+
+
+def _least(moments: Sequence[int | None]) -> int | None:
+    """The least, if all are known."""
+    known = [moment for moment in moments if moment is not None]
+    return min(known) if len(known) == len(moments) else None
 
 
 def _outputs_from(operator: Operator, watermark: int | None) -> int | None:
@@ -106,10 +165,10 @@ def _outputs_from(operator: Operator, watermark: int | None) -> int | None:
 
 def _timed(
     operators: Mapping[str, Operator], graph: Graph, parents: Parents
-) -> tuple[set[str], bool]:
-    """The operators with event time that records of these parents pass last, and whether some pass
-    none."""
-    timed, from_source = set[str](), bool(parents.sources)
+) -> tuple[set[str], set[int]]:
+    """The operators with event time that records of these parents pass last, and the sources from
+    which some come that pass none."""
+    timed, sources = set[str](), set(parents.sources)
     for name in parents.operators:
         if operators[name].delay is not None:
             timed.add(name)
@@ -117,5 +176,5 @@ def _timed(
         for further in graph.inputs[name]:
             more, untimed = _timed(operators, graph, further)
             timed |= more
-            from_source |= untimed
-    return timed, from_source
+            sources |= untimed
+    return timed, sources

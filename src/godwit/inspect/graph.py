@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from godwit.model.description import OperatorDescription
 from godwit.model.graph import Graph, Parents
@@ -42,8 +43,12 @@ class GraphView:
         for parents in self.graph.inputs[name]:
             yield f"  from  {self._told(parents)}"
         after = [one for one in self.graph.inputs if name in self.graph.before(one)]
-        sinks = [outlet.sink for outlet in self.graph.outlets if name in outlet.operators]
+        mine = [outlet for outlet in self.graph.outlets if name in outlet.operators]
+        sinks = [outlet.sink for outlet in mine if not outlet.late]
         yield f"  to    {', '.join([*after, *sinks]) or 'nobody'}"
+        for outlet in mine:
+            if outlet.late:
+                yield f"  late  {outlet.sink}"
         watermark = self.watermarks.get(name)
         time = "no event time" if watermark is None else f"watermark {show(watermark)}"
         yield f"  {plural(routing.workers, 'worker')}, {plural(routing.bins, 'bin')}, {time}"
@@ -51,4 +56,7 @@ class GraphView:
     def _told(self, parents: Parents) -> str:
         known = self.graph.sources
         sources = [f"source {known[one] if one < len(known) else one}" for one in parents.sources]
+        for place, number in enumerate(parents.sources):
+            if (limit := self.graph.idle_after.get(number)) is not None:
+                sources[place] += f" (idle after {timedelta(microseconds=limit)})"
         return ", ".join([*parents.operators, *sources])

@@ -21,7 +21,7 @@ _WORKER_GAUGES = {
 }
 _OPERATOR_COUNTERS = {
     "records": "Records received",
-    "late": "Records dropped because they came too late",
+    "late": "Records that came too late, or without a time",
     "outputs": "Rows put out",
     "rows": "Rows of state changed",
     "bytes": "Bytes of state changed",

@@ -40,8 +40,8 @@ class OperatorReport:
     `rows` and `bytes` of state were changed and `merged` bytes rewritten; `fetched` bytes came into
     executors' caches, for which the slowest worker waited `fetch_seconds`. `moved` bins, with
     `moved_records`, have another worker than in the epoch before; `left` ones are still to move in
-    the open migration. `late` records were dropped; the watermark, if there is one, is in
-    microseconds since 1970.
+    the open migration. `late` records came after their time or had none; the watermark, if there is
+    one, is in microseconds since 1970.
 
     >>> report = reports[-1]  # of job.start(..., listener=reports.append)
     >>> report.operators["counts"].workers

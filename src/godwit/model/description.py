@@ -20,7 +20,8 @@ class TableDescription:
 class OperatorDescription:
     """Kind, key and tables of an operator, and what its results come from; schemas are DDL.
 
-    Aggregates have `functions`, by the column of their result; operators over windows a `window`.
+    Aggregates have `functions`, by the column of their result; operators over windows a `window`,
+    and those that keep late records the columns of these in `late`.
     """
 
     kind: str
@@ -29,10 +30,12 @@ class OperatorDescription:
     tables: Mapping[str, TableDescription]
     functions: Mapping[str, str] = field(default_factory=dict)
     window: str | None = None
+    late: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         functions = {"functions": dict(self.functions)} if self.functions else {}
         window = {} if self.window is None else {"window": self.window}
+        late = {} if self.late is None else {"late": self.late}
         return {
             "kind": self.kind,
             "key": self.key,
@@ -40,6 +43,7 @@ class OperatorDescription:
             "tables": {name: table.to_json() for name, table in self.tables.items()},
             **functions,
             **window,
+            **late,
         }
 
     @classmethod

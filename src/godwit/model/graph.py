@@ -1,7 +1,7 @@
 """How the operators of a query hang together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 
@@ -23,24 +23,28 @@ class Parents:
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """A sink, as it tells of itself, and the operators whose outputs it gets."""
+    """A sink, as it tells of itself, and the operators whose outputs it gets; or of one, whose
+    `late` records it gets."""
 
     sink: str
     operators: tuple[str, ...]
+    late: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {"sink": self.sink, "operators": list(self.operators)}
+        late = {"late": True} if self.late else {}
+        return {"sink": self.sink, "operators": list(self.operators), **late}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(data["sink"], tuple(data["operators"]))
+        return cls(data["sink"], tuple(data["operators"]), data.get("late", False))
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
     """The parents of each operator's inputs, and the sinks; it has no cycle.
 
-    Operators come after those that they depend on. `sources` says what each source is.
+    Operators come after those that they depend on. `sources` says what each source is, `idle_after`
+    how many microseconds a source, by its number, may be silent before it is idle.
 
     >>> graph = Graph.chain(["sessions", "counts"])
     >>> graph.inputs["counts"]
@@ -52,6 +56,7 @@ class Graph:
     inputs: Mapping[str, tuple[Parents, ...]]
     outlets: tuple[Outlet, ...] = ()
     sources: tuple[str, ...] = ()
+    idle_after: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def chain(cls, operators: Sequence[str], inputs: int = 1) -> Self:
@@ -72,6 +77,7 @@ class Graph:
         )
 
     def to_json(self) -> dict[str, Any]:
+        idle_after = {str(source): limit for source, limit in self.idle_after.items()}
         return {
             "inputs": {
                 name: [parents.to_json() for parents in inputs]
@@ -79,6 +85,7 @@ class Graph:
             },
             "outlets": [outlet.to_json() for outlet in self.outlets],
             "sources": list(self.sources),
+            **({"idle_after": idle_after} if idle_after else {}),
         }
 
     @classmethod
@@ -90,4 +97,5 @@ class Graph:
             },
             tuple(map(Outlet.from_json, data["outlets"])),
             tuple(data["sources"]),
+            {int(source): limit for source, limit in data.get("idle_after", {}).items()},
         )

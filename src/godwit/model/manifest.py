@@ -67,9 +67,9 @@ class Manifest:
     `query` and `offsets` are those of the intent. By operator it has their descriptions, the trees
     of their tables, the files of their outputs, what remains of their receipts, one a worker, and
     the clocks of their inputs up to this epoch, if they have event time. `graph` says how they hang
-    together; an older manifest has none, and is of a chain. Epoch -1 is the initial
-    state, loaded before the first epoch; where a query goes on from one of Spark's own, it is the
-    number of that one's last batch.
+    together; an older manifest has none, and is of a chain. `late` has the files of late records,
+    for operators that keep them. Epoch -1 is the initial state, loaded before the first epoch;
+    where a query goes on from one of Spark's own, it is the number of that one's last batch.
     """
 
     epoch: Epoch
@@ -82,6 +82,7 @@ class Manifest:
     receipts: Mapping[str, tuple[WorkerStatistics, ...]]
     clocks: Mapping[str, Clocks] = field(default_factory=dict)
     graph: Graph | None = None
+    late: Mapping[str, tuple[FileRef, ...]] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -106,14 +107,13 @@ class Manifest:
                 name: {table: tree.to_json() for table, tree in tables.items()}
                 for name, tables in self.trees.items()
             },
-            "outputs": {
-                name: [ref.to_json() for ref in refs] for name, refs in self.outputs.items()
-            },
+            "outputs": _files_to_json(self.outputs),
             "receipts": {
                 name: [one.to_json() for one in group] for name, group in self.receipts.items()
             },
             "clocks": dict(self.clocks),
             **({"graph": self.graph.to_json()} if self.graph else {}),
+            **({"late": _files_to_json(self.late)} if self.late else {}),
         }
 
     @classmethod
@@ -130,15 +130,14 @@ class Manifest:
                 name: {table: PackedTree.from_json(tree) for table, tree in tables.items()}
                 for name, tables in data["trees"].items()
             },
-            outputs={
-                name: tuple(map(FileRef.from_json, refs)) for name, refs in data["outputs"].items()
-            },
+            outputs=_files_from_json(data["outputs"]),
             receipts={
                 name: tuple(map(WorkerStatistics.from_json, group))
                 for name, group in data["receipts"].items()
             },
             clocks={name: tuple(clocks) for name, clocks in data.get("clocks", {}).items()},
             graph=Graph.from_json(data["graph"]) if "graph" in data else None,
+            late=_files_from_json(data.get("late", {})),
         )
 
 
@@ -150,6 +149,14 @@ def state_files(manifest: Manifest) -> Iterator[FileRef]:
 
 
 def output_files(manifest: Manifest) -> Iterator[FileRef]:
-    """The output files that a manifest names."""
-    for refs in manifest.outputs.values():
+    """The output files that a manifest names, those of late records among them."""
+    for refs in (*manifest.outputs.values(), *manifest.late.values()):
         yield from refs
+
+
+def _files_to_json(files: Mapping[str, tuple[FileRef, ...]]) -> dict[str, Any]:
+    return {name: [ref.to_json() for ref in refs] for name, refs in files.items()}
+
+
+def _files_from_json(data: Mapping[str, Any]) -> dict[str, tuple[FileRef, ...]]:
+    return {name: tuple(map(FileRef.from_json, refs)) for name, refs in data.items()}

@@ -26,6 +26,7 @@ class Receipt:
     merged: Mapping[str, Sequence[WrittenFile]] = field(default_factory=dict)
     outputs: FileRef | None = None
     late: int = 0  # records that came after their time had passed
+    late_records: FileRef | None = None  # if they are kept
     clocks: Clocks = (None,)  # the greatest time of each input
     failure: GodwitError | None = None  # why there is nothing: it fails the query
     fetched: int = 0  # bytes read from the checkpoint, of need or ahead of it
@@ -53,6 +54,7 @@ class Receipt:
                 "merged": _to_json(self.merged),
                 "outputs": self.outputs and self.outputs.to_json(),
                 "late": self.late,
+                "late_records": self.late_records and self.late_records.to_json(),
                 "clocks": self.clocks,
                 "failure": self.failure and base64.b64encode(pickle.dumps(self.failure)).decode(),
                 "fetched": self.fetched,
@@ -74,6 +76,7 @@ class Receipt:
             merged=_from_json(data["merged"]),
             outputs=data["outputs"] and FileRef.from_json(data["outputs"]),
             late=data["late"],
+            late_records=data["late_records"] and FileRef.from_json(data["late_records"]),
             clocks=tuple(data["clocks"]),
             failure=data["failure"] and pickle.loads(base64.b64decode(data["failure"])),
             fetched=data["fetched"],

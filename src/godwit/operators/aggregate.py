@@ -18,7 +18,7 @@ from godwit.model.keys import Groups, Mask, Rows, distinct, flat
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
 from godwit.operators import definition
-from godwit.operators.base import Changes, Hashes, Prefold, TableView
+from godwit.operators.base import Changes, Hashes, Horizon, Prefold, TableView
 from godwit.operators.conversion import elements
 from godwit.state.table import UPSERT, TableSpec
 
@@ -87,7 +87,7 @@ class AggregateOperator:
         return pa.schema([*self.key, *results])
 
     @property
-    def horizon(self) -> tuple[str, int]:
+    def horizon(self) -> Horizon:
         return definition.own_time(self.time)
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,18 @@ class TimedView(Protocol):
     def due(self) -> pa.Table:
         """The rows that are due in this epoch, in the order of their moments."""
         ...
+
+
+class Horizon(NamedTuple):
+    """A record is late once the watermark has reached its `column` and `after` microseconds.
+
+    With a `slide`, there is a copy of a record for each of its windows, which begin so far apart:
+    it is late if that of its last window is, which stands for it.
+    """
+
+    column: str
+    after: int = 0
+    slide: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +131,8 @@ class Operator(Protocol):
         ...
 
     @property
-    def horizon(self) -> tuple[str, int]:
-        """A record is late once the watermark has reached this column and so many microseconds."""
+    def horizon(self) -> Horizon:
+        """When a record is late."""
         ...
 
     @property

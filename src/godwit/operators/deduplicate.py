@@ -14,7 +14,7 @@ from godwit.model.keys import Groups, Mask, Rows, contained
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration, micros
 from godwit.operators import definition, sorting
-from godwit.operators.base import Changes, Hashes, TableView, TimedView
+from godwit.operators.base import Changes, Hashes, Horizon, TableView, TimedView
 from godwit.operators.due_keys import deletions, due_keys, in_order, keys_not_among, rows_where
 from godwit.operators.expiring import EXPIRY
 from godwit.state.table import UPSERT, TableSpec
@@ -93,7 +93,7 @@ class Deduplicate:
         return not sorting.can_sort(self.input)
 
     @property
-    def horizon(self) -> tuple[str, int]:
+    def horizon(self) -> Horizon:
         return definition.own_time(self.time)
 
     def describe(self) -> OperatorDescription:

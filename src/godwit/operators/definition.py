@@ -11,6 +11,7 @@ from godwit.errors import ConfigError
 from godwit.model.description import OperatorDescription, TableDescription
 from godwit.model.schema import check_key, check_names, to_ddl
 from godwit.model.time import Duration, micros
+from godwit.operators.base import Horizon
 from godwit.state.table import HASH, TableSpec
 from godwit.state.timed import OWN
 
@@ -97,9 +98,9 @@ def check_window_time(time: str | None, delay: Duration | None, input: pa.Schema
     watermark_delay(time_field(time, input), delay)
 
 
-def own_time(time: str | None) -> tuple[str, int]:
+def own_time(time: str | None) -> Horizon:
     """The horizon of operators that judge a record by its own time: late before the watermark."""
-    return time or "", 1
+    return Horizon(time or "", 1)
 
 
 def check_attributes(what: str, names: Iterable[str], taken: Sequence[str] = ()) -> None:

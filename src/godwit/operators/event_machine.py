@@ -15,7 +15,7 @@ from godwit.model.keys import distinct, flat
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
 from godwit.operators import definition, user_function
-from godwit.operators.base import Changes, Hashes, TableView, TimedView
+from godwit.operators.base import Changes, Hashes, Horizon, TableView, TimedView
 from godwit.operators.definition import INPUT
 from godwit.operators.events import NOTICES, Arrivals, EventLoop, Function, Side
 from godwit.operators.forms import Form
@@ -49,7 +49,7 @@ class EventMachine:
     notices: pa.Schema | None
     strict: bool
     sides: tuple[Side, ...]
-    horizon: tuple[str, int]
+    horizon: Horizon
     window: str | None
 
     @classmethod
@@ -67,7 +67,7 @@ class EventMachine:
         notices: str | None = None,
         strict: bool = False,
         sides: tuple[Side, ...] | None = None,
-        horizon: tuple[str, int] | None = None,
+        horizon: Horizon | None = None,
         window: str | None = None,
     ) -> Self:
         """The event machine over records of schema `input`; `sides` if they are of two inputs."""

@@ -11,7 +11,7 @@ from godwit.model.description import OperatorDescription
 from godwit.model.schema import check_names, to_ddl
 from godwit.model.time import Duration
 from godwit.operators import definition
-from godwit.operators.base import Changes, Hashes, TableView
+from godwit.operators.base import Changes, Hashes, Horizon, TableView
 from godwit.operators.definition import INPUT, MATCHED, POSITION, TIME
 from godwit.operators.join_epoch import JoinEpoch
 from godwit.operators.joining import FROM_LEFT, How, Joining
@@ -120,7 +120,7 @@ class JoinOperator:
         return max(0, *(side.stay or 0 for side in self.sides))
 
     @property
-    def horizon(self) -> tuple[str, int]:
+    def horizon(self) -> Horizon:
         return definition.own_time(self.time)
 
     @cached_property

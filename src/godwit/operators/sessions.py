@@ -14,7 +14,7 @@ from godwit.model.keys import Groups, Rows, changes, distinct, flat
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, AggregateOperator
-from godwit.operators.base import Changes, Hashes, TableView, TimedView
+from godwit.operators.base import Changes, Hashes, Horizon, TableView, TimedView
 from godwit.operators.due_keys import deletions, due_keys, first_timers, in_order, rows_where
 from godwit.operators.ranges import codes, put
 from godwit.operators.windowed import CLOSING, Closing, check_merges, times
@@ -81,10 +81,10 @@ class Sessions(Closing):
         return pa.schema(kept)
 
     @property
-    def horizon(self) -> tuple[str, int]:
+    def horizon(self) -> Horizon:
         if isinstance(self.window.gap, str):
-            return self.window.gap, 0
-        return self.of.time or "", self.window.gap
+            return Horizon(self.window.gap)
+        return Horizon(self.of.time or "", self.window.gap)
 
     @property
     def prefold(self) -> None:

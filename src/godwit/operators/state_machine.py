@@ -17,7 +17,7 @@ from godwit.model.keys import Groups, distinct
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
 from godwit.operators import definition, user_function
-from godwit.operators.base import Changes, Hashes, TableView
+from godwit.operators.base import Changes, Hashes, Horizon, TableView
 from godwit.operators.cells.base import Cells
 from godwit.operators.conversion import MisfitError, elements, rows
 from godwit.operators.forms import Form
@@ -96,7 +96,7 @@ class StateMachine:
         return tuple(form.spec(name, self.key) for name, form in self.forms.items())
 
     @property
-    def horizon(self) -> tuple[str, int]:
+    def horizon(self) -> Horizon:
         return definition.own_time(self.time)
 
     @property

@@ -16,7 +16,7 @@ from godwit.model.keys import Mask, equal
 from godwit.model.schema import check_names
 from godwit.model.time import Duration
 from godwit.operators import definition, sorting, user_function
-from godwit.operators.base import Changes, Hashes, TableView
+from godwit.operators.base import Changes, Hashes, Horizon, TableView
 from godwit.operators.column_types import UnfitColumnsError, table_of
 from godwit.operators.due_keys import deletions, in_order, rows_where
 from godwit.operators.forms import Value
@@ -91,7 +91,7 @@ class Vectorised:
         return not sorting.can_sort(self.input)
 
     @property
-    def horizon(self) -> tuple[str, int]:
+    def horizon(self) -> Horizon:
         return definition.own_time(self.time)
 
     def describe(self) -> OperatorDescription:

@@ -16,7 +16,7 @@ from godwit.model.keys import flat
 from godwit.model.time import Duration
 from godwit.operators import definition
 from godwit.operators.aggregate import TABLE, AggregateOperator
-from godwit.operators.base import Changes, Hashes, TableView, TimedView
+from godwit.operators.base import Changes, Hashes, Horizon, TableView, TimedView
 from godwit.operators.due_keys import deletions, due_keys, in_order, keys_not_among, rows_where
 from godwit.operators.windows import END, START, TIME, Sliding, Window
 from godwit.operators.wrapper import Wrapper
@@ -82,8 +82,8 @@ class Windowed(Closing):
         return cls(operator, window)
 
     @property
-    def horizon(self) -> tuple[str, int]:
-        return END, 0
+    def horizon(self) -> Horizon:
+        return Horizon(END)
 
     @cached_property
     def tables(self) -> tuple[TableSpec, ...]:

@@ -6,7 +6,7 @@ from typing import cast
 import pyarrow as pa
 
 from godwit.model.description import OperatorDescription
-from godwit.operators.base import Operator, Prefold
+from godwit.operators.base import Horizon, Lagging, Operator, Prefold
 from godwit.state.table import TableSpec
 
 
@@ -49,8 +49,12 @@ class Wrapper:
         return self.of.delay
 
     @property
-    def horizon(self) -> tuple[str, int]:
+    def horizon(self) -> Horizon:
         return self.of.horizon
+
+    @property
+    def lag(self) -> int:
+        return self.of.lag if isinstance(self.of, Lagging) else 0
 
     @property
     def inputs(self) -> int:

@@ -11,13 +11,16 @@ from typing import Final, Self
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
 from godwit.model.graph import Graph, Outlet, Parents
 from godwit.operators.base import Operator
+from godwit.operators.late import KeepingLate
 from godwit.spark.logical_plan import source_names
-from godwit.spark.node import Later, Node, Source, walk
+from godwit.spark.node import Later, LateRecords, Node, Source, walk
 from godwit.spark.sinks.sink import Placed, Sink
+from godwit.spark.types import to_spark
 
 INLET: Final = "_inlet"
 
@@ -32,6 +35,16 @@ class Dataflow:
     """
 
     ends: tuple[tuple[Node, Sink], ...]
+
+    @cached_property
+    def outlets(self) -> tuple[tuple[Node, Sink], ...]:
+        """The ends, and behind them the late records of operators that have a sink for these."""
+        late = (
+            (Node(LateRecords(), (node,), _late_columns(node)), node.late)
+            for node in self.nodes
+            if node.late is not None
+        )
+        return (*self.ends, *late)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -53,18 +66,26 @@ class Dataflow:
         """The same for the log."""
         numbers: dict[Node, tuple[int, ...]] = {}
         names: list[str] = []
+        idle_after: dict[int, int] = {}
         for node in self.sources:
-            given = isinstance(node.step, Source) and node.step.name
+            assert isinstance(node.step, Source)
+            given = node.step.name
             told = source_names(node.rows) if node.rows is not None else ["a schema"]
             numbers[node] = tuple(range(len(names), len(names) + len(told)))
             names += [given] if given and len(told) == 1 else told
+            if node.step.idle_after is not None:
+                idle_after |= dict.fromkeys(numbers[node], node.step.idle_after)
         return Graph(
             {
                 name: tuple(self._parents(one, numbers) for one in _ways_in(node))
                 for name, node in self.operators.items()
             },
-            tuple(Outlet(describe(sink), self.behind(node)) for node, sink in self.ends),
+            tuple(
+                Outlet(describe(sink), self.behind(node), isinstance(node.step, LateRecords))
+                for node, sink in self.outlets
+            ),
             tuple(names),
+            idle_after,
         )
 
     def behind(self, node: Node) -> tuple[str, ...]:
@@ -139,7 +160,7 @@ class Dataflow:
                     f"the query has two operators '{name}', and the name is an operator's "
                     "identity: name one of them differently"
                 )
-        places = Counter(sink.place for _, sink in self.ends if isinstance(sink, Placed))
+        places = Counter(sink.place for _, sink in self.outlets if isinstance(sink, Placed))
         for place, count in places.items():
             if count > 1:
                 raise ConfigError(f"two streams end in {place}; name another place for one of them")
@@ -182,7 +203,7 @@ class Frames:
 
     def __getitem__(self, node: Node) -> DataFrame:
         if node not in self._known:
-            assert not isinstance(node.step, Source | Operator | Later)
+            assert not isinstance(node.step, Source | Operator | Later | LateRecords)
             self._known[node] = node.step(*(self[one] for one in node.inputs))
         return self._known[node]
 
@@ -213,6 +234,10 @@ def describe(sink: Sink) -> str:
 
 def operators_of(flow: Dataflow) -> list[Operator]:
     return [node.step for node in flow.operators.values() if isinstance(node.step, Operator)]
+
+
+def _late_columns(node: Node) -> StructType | None:
+    return to_spark(node.step.late) if isinstance(node.step, KeepingLate) else None
 
 
 def _ways_in(node: Node) -> tuple[Node, ...]:

@@ -27,12 +27,11 @@ from godwit.spark.dataflow import Dataflow, Frames
 from godwit.spark.executor_loss import LossWatch
 from godwit.spark.executors import is_alone
 from godwit.spark.hushing import hush_failure
-from godwit.spark.node import Node
+from godwit.spark.node import LateRecords, Node
 from godwit.spark.operator_job import OperatorJob, job_settings, plan
 from godwit.spark.pinning import Pinning
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.ticks import Ticker
-from godwit.spark.types import to_spark
 from godwit.spark.unread_files import UnreadWatch
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
@@ -168,17 +167,21 @@ class Engine:
 
     def _check_outputs(self, manifest: Manifest) -> None:
         """What an earlier start of the query published must be what this one delivers."""
-        ends = [node for node, _ in self._ends_in(manifest)]
-        for name in {name: None for node in ends for name in self.flow.behind(node)}:
+        ends = [node for node, _ in self._outlets_in(manifest)]
+        for node in {read: None for end in ends for read in self._read_for(end)}:
+            (name,) = self.flow.behind(node)
             before, now = manifest.operators[name], self.driver.operators[name].describe()
-            if before.output != now.output:
+            had, has = before.output, now.output
+            if isinstance(node.step, LateRecords):
+                had, has = f"late records {before.late}", f"late records {now.late}"
+            if had != has:
                 raise IncompatibleError(
                     name,
-                    f"epoch {manifest.epoch} was published with the output {before.output}, but "
+                    f"epoch {manifest.epoch} was published with the output {had}, but "
                     "its delivery is not known to have ended. Start the query once as it was, or "
                     "roll back to the epoch before with godwit.restore",
                 )
-            for written in manifest.outputs[name]:
+            for written in self._refs(node, manifest):
                 state_file.verify(self.driver.files, written)
 
     def _compute(self, batch: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
@@ -214,7 +217,8 @@ class Engine:
                         if one.failure is not None:  # what is there of its outputs is no input
                             raise one.failure
                     refs = [one.outputs for one in receipts[before] if one.outputs]
-                    frames[self.flow.operators[before]] = self._read(spark, before, refs)
+                    node = self.flow.operators[before]
+                    frames[node] = self._read(spark, node, refs)
                 routing = intent.routings[name]
                 slots = self.pinning.slots(spark, placements.placement, routing.workers)
                 (input,) = self.flow.operators[name].inputs
@@ -228,36 +232,46 @@ class Engine:
         epoch = manifest.epoch
         self.driver.check()
         faults.reach("sink", "before", epoch)
-        for node, sink in self._ends_in(manifest):
-            refs = {name: manifest.outputs[name] for name in self.flow.behind(node)}
-            if not self._delivered_as_files(node, sink, manifest):
-                frames = Frames(
-                    {
-                        self.flow.operators[name]: self._read(spark, name, found)
-                        for name, found in refs.items()
-                    }
-                )
-                count = sum(ref.rows for found in refs.values() for ref in found)
-                sink.deliver(epoch, frames[node], manifest.id, count)
+        for node, sink in self._outlets_in(manifest):
+            if self._delivered_as_files(node, sink, manifest):
+                continue
+            read = {one: self._refs(one, manifest) for one in self._read_for(node)}
+            frames = Frames({one: self._read(spark, one, refs) for one, refs in read.items()})
+            count = sum(ref.rows for refs in read.values() for ref in refs)
+            sink.deliver(epoch, frames[node], manifest.id, count)
         faults.reach("sink", "after", epoch)
         self.driver.check()
 
-    def _ends_in(self, manifest: Manifest) -> list[tuple[Node, Sink]]:
+    def _outlets_in(self, manifest: Manifest) -> list[tuple[Node, Sink]]:
         """The sinks that get something of an epoch: not those of operators that it did not have."""
         had = manifest.operators.keys()
-        return [(node, sink) for node, sink in self.flow.ends if had >= set(self.flow.behind(node))]
+        return [one for one in self.flow.outlets if had >= set(self.flow.behind(one[0]))]
 
     def _delivered_as_files(self, node: Node, sink: Sink, manifest: Manifest) -> bool:
-        """Could a sink take the files of the outputs as they are?"""
-        if not isinstance(node.step, Operator) or not isinstance(sink, FileTaker):
+        """Could a sink take the files of the rows as they are?"""
+        if not isinstance(node.step, Operator | LateRecords) or not isinstance(sink, FileTaker):
             return False
-        refs = manifest.outputs[node.step.name]
+        refs = self._refs(node, manifest)
         paths = [str(path) for ref in refs if (path := self.driver.files.local_path(ref.name))]
         return len(paths) == len(refs) and sink.deliver_files(manifest.epoch, paths, manifest.id)
 
-    def _read(self, spark: SparkSession, operator: str, refs: Sequence[FileRef]) -> DataFrame:
-        """Receipted output files as a DataFrame: it can be read twice, in part or not at all."""
-        schema = to_spark(self.driver.operators[operator].output)
+    def _read_for(self, node: Node) -> list[Node]:
+        """The nodes of which files have the rows that a node is made of."""
+        if isinstance(node.step, LateRecords):
+            return [node]
+        return [self.flow.operators[name] for name in self.flow.behind(node)]
+
+    def _refs(self, node: Node, manifest: Manifest) -> Sequence[FileRef]:
+        """The files of an operator's outputs, or of its late records."""
+        (name,) = self.flow.behind(node)
+        if isinstance(node.step, LateRecords):
+            return manifest.late.get(name, ())
+        return manifest.outputs[name]
+
+    def _read(self, spark: SparkSession, node: Node, refs: Sequence[FileRef]) -> DataFrame:
+        """Receipted files as a DataFrame: it can be read twice, in part or not at all."""
+        schema = node.schema
+        assert schema is not None  # of a flow over DataFrames
         if not refs:
             return spark.createDataFrame([], schema)
         paths = [self.driver.files.url(ref.name) for ref in refs]

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from godwit.operators.base import Operator
 from godwit.spark.logical_plan import check_source, schema_after
+from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_arrow, to_spark
 from godwit.spark.windows import Preparation
 
@@ -20,9 +21,11 @@ Code = Callable[..., DataFrame]  # of as many DataFrames as a node has inputs
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where records come in; a simulation knows it by its name."""
+    """Where records come in; a simulation knows it by its name. It is idle after so many
+    microseconds without a record; None: never."""
 
     name: str | None = None
+    idle_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,12 @@ class Later:
     define: Callable[[pa.Schema], Sequence[Step]]
 
 
-Step = Source | Operator | Later | Code
+@dataclass(frozen=True, slots=True)
+class LateRecords:
+    """The late records of an operator."""
+
+
+Step = Source | Operator | Later | LateRecords | Code
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,13 +49,15 @@ class Node:
     """A stream: what a step makes of others.
 
     Before the first operator, `rows` is what Spark reads. Over a schema there are none, and once a
-    step needs Spark, the columns that come out are not known either.
+    step needs Spark, the columns that come out are not known either. `late` is the sink of late
+    records that an operator has besides.
     """
 
     step: Step
     inputs: tuple[Node, ...] = ()
     schema: StructType | None = None
     rows: DataFrame | None = None
+    late: Sink | None = None
 
     @property
     def is_operator(self) -> bool:
@@ -88,16 +98,16 @@ def coded(code: Code, *inputs: Node, spark: SparkSession | None = None) -> Node:
     return Node(code, inputs, schema)
 
 
-def operated(input: Node, step: Operator | Later) -> Node:
+def operated(input: Node, step: Operator | Later, late: Sink | None = None) -> Node:
     """What an operator makes of a stream; it is defined as soon as the columns are known."""
     if isinstance(step, Operator):
-        return Node(step, (input,), to_spark(step.output))
+        return Node(step, (input,), to_spark(step.output), late=late)
     if input.schema is None:
-        return Node(step, (input,))
+        return Node(step, (input,), late=late)
     node = input
     for one in step.define(to_arrow(input.schema)):
-        assert not isinstance(one, Source)
-        node = operated(node, one) if isinstance(one, Operator | Later) else coded(one, node)
+        assert not isinstance(one, Source | LateRecords)
+        node = operated(node, one, late) if isinstance(one, Operator | Later) else coded(one, node)
     return node
 
 
@@ -109,9 +119,9 @@ def defined(ends: Sequence[Node], spark: SparkSession | None) -> list[Node]:
         if node.schema is not None and inputs == node.inputs:
             found[node] = node
         elif isinstance(node.step, Operator | Later):
-            found[node] = operated(inputs[0], node.step)
+            found[node] = operated(inputs[0], node.step, node.late)
         else:
-            assert not isinstance(node.step, Source)
+            assert not isinstance(node.step, Source | LateRecords)
             found[node] = coded(node.step, *inputs, spark=spark)
     return [found[end] for end in ends]
 

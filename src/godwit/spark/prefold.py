@@ -63,5 +63,6 @@ def _is_late(operator: Operator, passed: int | None) -> Column:
     missing = column(operator.time or "").isNull()
     if passed is None:
         return missing
-    moment, after = operator.horizon
-    return missing | (sf.unix_micros(column(moment)) <= sf.lit(passed - after))
+    horizon = operator.horizon
+    moment = sf.unix_micros(column(horizon.column))
+    return missing | (moment <= sf.lit(passed - horizon.after))

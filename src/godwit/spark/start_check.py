@@ -56,7 +56,7 @@ def check_start(
     the output."""
     hush_pandas()
     check_operators(operators_of(flow))
-    for node, sink in flow.ends:
+    for node, sink in flow.outlets:
         assert node.schema is not None  # of a flow over DataFrames
         sink.check(spark, node.schema, checkpoint)
     check_python(spark)

@@ -37,7 +37,8 @@ class Ticker:
     After an epoch with records it waits a while, since a busy stream runs the next one by itself,
     after `interval` seconds: Spark's log of the files that it has seen never forgets one. With long
     intervals there are few. On an idle stream it looks from time to time whether executors came or
-    went, and whether a handover could go on that nobody asked for.
+    went, whether a handover could go on that nobody asked for, and whether a source has been silent
+    for so long that timers are due without it.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Ticker:
         wanted = self._demand.wants_epoch
         if wanted and not (records and self._patience):
             self._demand.tick()
-        elif wanted or self._pinning.is_possible:
+        elif wanted or self._pinning.is_possible or self._demand.awaits_silence:
             self._over = over = threading.Event()
             waiting = threading.Thread(target=self._wait, args=[over], name="godwit-tick")
             waiting.daemon = True

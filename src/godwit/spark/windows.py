@@ -3,12 +3,13 @@
 Both ways give the same rows; Arrow's is for simulations, which have no Spark.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -16,7 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import TimestampType
 
 from godwit.errors import ConfigError
-from godwit.model.keys import flat
+from godwit.model.keys import Mask, flat
 from godwit.model.schema import to_ddl
 from godwit.operators.definition import INPUT
 from godwit.operators.events import Side
@@ -44,39 +45,55 @@ class Preparation(Protocol):
 class Assign:
     """Gives each record the columns `window_start` and `window_end`, once for each of its windows.
 
-    Those of an earlier operator are replaced. Without a time a record is in no window.
+    Those of an earlier operator are replaced; `keeping` them, they have other names from then on. A
+    record without a time is in no window, and comes once.
     """
 
     time: str
     window: Sliding
+    keeping: bool = False
 
     def __call__(self, rows: DataFrame) -> DataFrame:
         length, slide = (f"{n} microseconds" for n in (self.window.length, self.window.slide))
-        spans = sf.window(column(self.time), length, slide)
-        return rows.select("*", spans.alias("_window")).select(
-            *(column(name) for name in rows.columns if name not in (START, END)),
-            sf.col("_window.start").alias(START),
-            sf.col("_window.end").alias(END),
+        time, given = _or_zero(rows, self.time), column(self.time).isNotNull()
+        spans = sf.window(time, length, slide)
+        placed = rows.select("*", spans.alias("_window"))
+        if self.window.slide < self.window.length:
+            placed = placed.where(given | (sf.col("_window.start") == _zero(rows, self.time)))
+        return placed.select(
+            *_renamed(rows.columns, keeping=self.keeping),
+            sf.when(given, sf.col("_window.start")).alias(START),
+            sf.when(given, sf.col("_window.end")).alias(END),
         )
 
     def columns(self, schema: pa.Schema) -> pa.Schema:
-        kept = [field for field in schema if field.name not in (START, END)]
+        names = given_names(schema.names)
+        kept = [field for field in schema if field.name not in names]
+        if self.keeping:
+            kept = [field.with_name(names.get(field.name, field.name)) for field in schema]
         kind = schema.field(self.time).type
         return pa.schema([*kept, pa.field(START, kind), pa.field(END, kind)])
 
     def records(self, rows: pa.Table) -> pa.Table:
         length, slide = self.window.length, self.window.slide
-        rows = rows.filter(pc.is_valid(rows.column(self.time)))
-        times = flat(rows.column(self.time)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        times, given = _moments(rows.column(self.time))
         back = np.arange(-(-length // slide)) * slide
         starts = (times - times % slide)[:, None] - back
-        index, which = np.nonzero(times[:, None] < starts + length)
-        kind, chosen = rows.schema.field(self.time).type, starts[index, which]
-        taken = rows.take(pa.array(index))
+        within = (times[:, None] < starts + length) & (given[:, None] | (starts == 0))
+        index, which = np.nonzero(within)
+        chosen = starts[index, which]
         spans = {START: chosen, END: chosen + length}
-        columns = {name: taken.column(name) for name in rows.column_names if name not in spans}
-        columns |= {name: pa.array(moments).cast(kind) for name, moments in spans.items()}
-        return pa.table(columns, schema=self.columns(rows.schema))
+        return self.placed(rows.take(pa.array(index)), spans, given[index])
+
+    def placed(
+        self, rows: pa.Table, spans: Mapping[str, npt.NDArray[np.int64]], given: Mask
+    ) -> pa.Table:
+        """Rows with these columns, null where there is no time."""
+        kind, names = rows.schema.field(self.time).type, given_names(rows.column_names)
+        columns = {names.get(name, name): rows.column(name) for name in rows.column_names}
+        columns |= {name: pa.array(at, mask=~given).cast(kind) for name, at in spans.items()}
+        schema = self.columns(rows.schema)
+        return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +105,19 @@ class AssignPane:
     time: str
     window: Sliding
     pane: int
+    keeping: bool = False
 
     def __call__(self, rows: DataFrame) -> DataFrame:
+        time, given = _or_zero(rows, self.time), column(self.time).isNotNull()
         spans = ((self.pane, "_pane"), (self.window.slide, "_last"))
         placed = rows
         for length, name in spans:  # Spark takes one in a select
-            span = sf.window(column(self.time), f"{length} microseconds")
+            span = sf.window(time, f"{length} microseconds")
             placed = placed.select("*", span.alias(name))
         return placed.select(
-            *(column(name) for name in rows.columns if name not in (START, END)),
-            sf.col("_pane.start").alias(START),
-            self._later(rows, sf.col("_last.start")).alias(END),
+            *_renamed(rows.columns, keeping=self.keeping),
+            sf.when(given, sf.col("_pane.start")).alias(START),
+            sf.when(given, self._later(rows, sf.col("_last.start"))).alias(END),
         )
 
     def _later(self, rows: DataFrame, moment: Column) -> Column:
@@ -111,35 +130,68 @@ class AssignPane:
         return moment + later
 
     def columns(self, schema: pa.Schema) -> pa.Schema:
-        return Assign(self.time, self.window).columns(schema)
+        return self._like.columns(schema)
 
     def records(self, rows: pa.Table) -> pa.Table:
-        rows = rows.filter(pc.is_valid(rows.column(self.time)))
-        times = flat(rows.column(self.time)).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        kind, slide = rows.schema.field(self.time).type, self.window.slide
-        starts, ends = times - times % self.pane, times - times % slide
-        columns = {name: rows.column(name) for name in rows.column_names}
-        columns |= {START: pa.array(starts).cast(kind)}
-        columns |= {END: pa.array(ends + self.window.length).cast(kind)}
-        schema = self.columns(rows.schema)
-        return pa.table([columns[name] for name in schema.names], schema=schema)
+        times, given = _moments(rows.column(self.time))
+        starts, last = times - times % self.pane, times - times % self.window.slide
+        return self._like.placed(rows, {START: starts, END: last + self.window.length}, given)
+
+    @property
+    def _like(self) -> Assign:
+        return Assign(self.time, self.window, self.keeping)
+
+
+def given_names(columns: Sequence[str]) -> dict[str, str]:
+    """What the columns are called that windows replace, if they are kept."""
+    return {name: f"_given_{name}" for name in (START, END) if name in columns}
+
+
+def _renamed(columns: Sequence[str], *, keeping: bool) -> list[Column]:
+    names = given_names(columns)
+    return [
+        column(name).alias(names.get(name, name))
+        for name in columns
+        if keeping or name not in names
+    ]
+
+
+def _zero(rows: DataFrame, time: str) -> Column:
+    """1970 in the type of a column."""
+    kind = rows.schema[time].dataType
+    if isinstance(kind, TimestampType):
+        return sf.timestamp_micros(sf.lit(0))
+    return sf.lit("1970-01-01 00:00:00").cast(kind)
+
+
+def _or_zero(rows: DataFrame, time: str) -> Column:
+    """Without nulls: Spark leaves out records that are in no window."""
+    return sf.coalesce(column(time), _zero(rows, time))
+
+
+def _moments(times: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], Mask]:
+    """Times in microseconds, zero where there is none; and where there is one."""
+    micros, given = flat(times).cast(pa.int64()), flat(times).is_valid()
+    return micros.fill_null(0).to_numpy(), given.to_numpy(zero_copy_only=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """Leaves out records that are in no session: those without a time `until`, after their own."""
+    """Leaves out records that are in no session: those with no time `until`, after their own."""
 
     time: str
     until: str
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        return rows.where(column(self.until) > column(self.time))
+        time = column(self.time)
+        return rows.where(time.isNull() | (column(self.until) > time))
 
     def columns(self, schema: pa.Schema) -> pa.Schema:
         return schema
 
     def records(self, rows: pa.Table) -> pa.Table:
-        return rows.filter(pc.greater(rows.column(self.until), rows.column(self.time)))
+        time = rows.column(self.time)
+        return rows.filter(pc.or_kleene(time.is_null(), pc.greater(rows.column(self.until), time)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from godwit.model.options import closest_name
 from godwit.operators.base import Operator
 from godwit.spark.arrow import on_arrow
 from godwit.spark.dataflow import Dataflow
-from godwit.spark.node import Later, Node, Source, defined
+from godwit.spark.node import Later, LateRecords, Node, Source, defined
 from godwit.spark.types import to_arrow
 from godwit.spark.windows import Preparation
 
@@ -110,7 +110,7 @@ def _runnable(node: Node, spark: SparkSession | None) -> Code:
     step = node.step
     if isinstance(step, Preparation):
         return step.records
-    if spark is None or isinstance(step, Source | Operator | Later):
+    if spark is None or isinstance(step, Source | Operator | Later | LateRecords):
         name = getattr(step, "__name__", None) or getattr(step, "name", None) or repr(step)
         raise ConfigError(
             f"transform({name}) is DataFrame code: give the simulation a session, "

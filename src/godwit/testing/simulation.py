@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from godwit import faults
 from godwit.api.job import Job
 from godwit.driver.driver import Driver
+from godwit.errors import ConfigError
 from godwit.inspect.snapshot import Snapshot
 from godwit.log.intent import Intent
 from godwit.log.restore import restore
@@ -28,9 +29,11 @@ from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing, Update
 from godwit.operators.base import Operator
+from godwit.operators.late import KeepingLate
 from godwit.spark.dataflow import Dataflow
-from godwit.spark.node import Node, Source
+from godwit.spark.node import LateRecords, Node, Source
 from godwit.spark.sinks.console import console
+from godwit.spark.sinks.sink import Sink
 from godwit.spark.windows import Union
 from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH
@@ -171,6 +174,14 @@ class Epochs:
         epochs = sorted(found) if epoch is None else [epoch]
         return [row for epoch in epochs for row in found.get(epoch, [])]
 
+    def late(self, operator: str | None = None, epoch: int | None = None) -> list[Row]:
+        """All late records that reached the `late` sink of an operator; or those of one epoch."""
+        name = operator or self._last
+        for number, (node, _) in enumerate(self._flow.flow.outlets):
+            if isinstance(node.step, LateRecords) and self._flow.flow.behind(node) == (name,):
+                return self.outputs(epoch, sink=number)
+        raise ConfigError(f"operator '{name}' has no sink for late records; give it late=...")
+
     def state(
         self, table: str | None = None, epoch: int | None = None, *, operator: str | None = None
     ) -> list[Row]:
@@ -191,17 +202,22 @@ class Epochs:
                 rows = flow.table(node.inputs[0], known)
                 receipts[name] = list(self._receipts(work, decided.routings[name], rows))
                 refs = [receipt.outputs for receipt in receipts[name] if receipt.outputs]
-                known[node] = self._read(operator, refs)
+                known[node] = self._read(operator.output, refs)
             faults.reach("receipts", "before", epoch)
             decided = self._driver.commit(decided, receipts)
         faults.reach("sink", "before", epoch)
         known = {
-            flow.flow.operators[name]: self._read(operator, decided.outputs[name])
+            flow.flow.operators[name]: self._read(operator.output, decided.outputs[name])
             for name, operator in flow.operators.items()
             if name in decided.outputs
         }
-        for number, (node, _) in enumerate(flow.flow.ends):
-            if decided.operators.keys() >= set(flow.flow.behind(node)):
+        for number, (node, _) in enumerate(flow.flow.outlets):
+            behind = flow.flow.behind(node)
+            if isinstance(node.step, LateRecords):
+                operator = flow.operators[behind[0]]
+                assert isinstance(operator, KeepingLate)
+                known[node] = self._read(operator.late, decided.late.get(operator.name, ()))
+            if decided.operators.keys() >= set(behind):
                 rows = flow.table(node, known)
                 self._sinks.setdefault(number, {})[epoch] = rows.to_pylist()
         faults.reach("sink", "after", epoch)
@@ -230,12 +246,12 @@ class Epochs:
         """Each worker is an executor of its own."""
         return CacheSpec(f"cache-{worker}", 1 << 30, str(self._checkpoint))
 
-    def _read(self, operator: Operator, refs: Iterable[FileRef]) -> pa.Table:
+    def _read(self, schema: pa.Schema, refs: Iterable[FileRef]) -> pa.Table:
         rows: list[Row] = []
         for ref in refs:
             data = pa.BufferReader(self._driver.files.read(ref.name))
             rows += pq.ParquetFile(data).read(use_threads=False).to_pylist()
-        return pa.Table.from_pylist(rows, schema=operator.output)
+        return pa.Table.from_pylist(rows, schema=schema)
 
 
 class OperatorSimulation(Epochs):
@@ -258,12 +274,15 @@ class OperatorSimulation(Epochs):
         clock: Callable[[], float] = time.time,
         takes: Mapping[str, Sequence[str]] | None = None,
         sinks: Sequence[str] = (),
+        idle_after: int | None = None,
     ) -> None:
         chain = [operators] if isinstance(operators, Operator) else list(operators)
         self._ends = sinks
         super().__init__(
             checkpoint,
-            _chain(chain, schema) if takes is None else _graph(chain, schema, takes, sinks),
+            _chain(chain, schema, idle_after)
+            if takes is None
+            else _graph(chain, schema, takes, sinks),
             workers=workers,
             bins=bins,
             retention=retention,
@@ -291,13 +310,17 @@ class OperatorSimulation(Epochs):
 
     @property
     def delivered(self) -> dict[int, list[Row]]:
-        """Of all sinks; the rows of a graph say by `sink` whose outputs they are."""
-        if not self._ends:
+        """Of all sinks; the rows of a graph say by `sink` whose outputs they are, and late records
+        by `late` whose."""
+        late = [node.inputs[0].step for node, _ in self._flow.flow.outlets[len(self._ends) or 1 :]]
+        if not self._ends and not late:
             return self.sink
+        labels = [{"sink": name} for name in self._ends] or [{}]
+        labels += [{"late": step.name} for step in late if isinstance(step, Operator)]
         return {
             epoch: [
-                {"sink": name, **row}
-                for number, name in enumerate(self._ends)
+                {**label, **row}
+                for number, label in enumerate(labels)
                 for row in self.outputs(epoch, sink=number)
             ]
             for epoch in self.sink
@@ -332,16 +355,22 @@ def _graph(
         inputs = [streams[name] for name in takes[operator.name]]
         input = inputs[0] if len(inputs) == 1 else Node(Union(), tuple(inputs))
         code[input] = Union().records
-        streams[operator.name] = Node(operator, (input,))
+        streams[operator.name] = Node(operator, (input,), late=_late_sink(operator))
     flow = Dataflow(tuple((streams[name], console()) for name in sinks))
     return ArrowFlow(flow, code, [schema], ["rows"])
 
 
-def _chain(operators: Sequence[Operator], schema: pa.Schema) -> ArrowFlow:
+def _late_sink(operator: Operator) -> Sink | None:
+    return console() if isinstance(operator, KeepingLate) else None
+
+
+def _chain(
+    operators: Sequence[Operator], schema: pa.Schema, idle_after: int | None = None
+) -> ArrowFlow:
     """One operator behind the other."""
-    node = Node(Source())
+    node = Node(Source(None, idle_after))
     for operator in operators:
-        node = Node(operator, (node,))
+        node = Node(operator, (node,), late=_late_sink(operator))
     return ArrowFlow(Dataflow(((node, console()),)), {}, [schema], ["rows"])
 
 
@@ -351,7 +380,8 @@ class Simulation(Epochs):
     Operators, state files, the log and migrations are the real ones. The sink is not used:
     `outputs` has the rows. DataFrame code of your own (`transform`) needs Spark: give a session as
     `spark`, or describe the job over a streaming DataFrame. Without a `checkpoint`, files are in a
-    temporary directory, which goes with the simulation.
+    temporary directory, which goes with the simulation. `clock` tells the seconds by which sources
+    are idle.
 
     >>> import godwit as gw
     >>> from godwit.testing import Simulation
@@ -387,13 +417,20 @@ class Simulation(Epochs):
         bins: int = 64,
         retention: int = 20,
         spark: SparkSession | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._spark = spark
         if checkpoint is None:
             checkpoint = tempfile.mkdtemp(prefix="godwit-simulation-")
             weakref.finalize(self, shutil.rmtree, checkpoint, ignore_errors=True)
         flow = ArrowFlow.of(job._flow, spark)
-        super().__init__(Path(checkpoint), flow, workers=workers, bins=bins, retention=retention)
+        super().__init__(
+            *(Path(checkpoint), flow),
+            workers=workers,
+            bins=bins,
+            retention=retention,
+            clock=clock,
+        )
 
     def feed(self, rows: Rows = (), **sources: Rows) -> None:
         """Run one epoch over records; of a job with several sources, over those of each by name.

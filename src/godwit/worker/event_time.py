@@ -6,36 +6,54 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from godwit.model.keys import flat
+from godwit.model.keys import Mask, flat
 from godwit.model.time import Clocks
 from godwit.operators.base import Operator
 from godwit.operators.definition import INPUT, RECORDS
+from godwit.operators.windows import START
 from godwit.state.timed import moments
 
 
 @dataclass(frozen=True, slots=True)
 class OnTime:
-    """The records that are not late, how many are, and the greatest time of each input."""
+    """The records that are not late, those that are, and the greatest time of each input.
+
+    Of a record that is there once for each of its windows, `late` has one, or none: if it is late
+    for some of them only.
+    """
 
     records: pa.Table
-    late: int
+    late: pa.Table
     clocks: Clocks
 
 
 def on_time(operator: Operator, records: pa.Table, watermark: int | None) -> OnTime:
     """Sort out the records before a watermark, and those without a time, which are late always."""
     if operator.delay is None or operator.time is None:
-        return OnTime(records, 0, (None,) * operator.inputs)
-    total = count(records)
+        return OnTime(records, records.slice(0, 0), (None,) * operator.inputs)
+    late = [records.slice(0, 0)]
     if records.column(operator.time).null_count:
-        records = records.filter(pc.is_valid(records.column(operator.time)))
+        given = pc.is_valid(records.column(operator.time))
+        late.append(records.filter(pc.invert(given)))
+        records = records.filter(given)
     clocks = _clocks(records, moments(records.column(operator.time)), operator.inputs)
     if watermark is not None:
-        column, after = operator.horizon
-        punctual = moments(records.column(column)) + after > watermark
+        horizon = operator.horizon
+        punctual = moments(records.column(horizon.column)) + horizon.after > watermark
         if not punctual.all():
+            passed = records.filter(pa.array(~punctual))
+            late.append(passed.filter(pa.array(_last_windows(passed, operator))))
             records = records.filter(pa.array(punctual))
-    return OnTime(records, total - count(records), clocks)
+    return OnTime(records, pa.concat_tables(late), clocks)
+
+
+def _last_windows(records: pa.Table, operator: Operator) -> Mask:
+    """Which records are there for the last of their windows: the next one begins after them."""
+    slide = operator.horizon.slide
+    if slide is None:
+        return np.ones(records.num_rows, np.bool_)
+    last: Mask = moments(records.column(START)) + slide > moments(records.column(operator.time))
+    return last
 
 
 def count(rows: pa.Table) -> int:

@@ -25,6 +25,7 @@ from godwit.model.routing import Routing
 from godwit.model.tree import Merge, Tree
 from godwit.operators.base import Changes, Operator, Prefold
 from godwit.operators.definition import RECORDS
+from godwit.operators.late import KeepingLate
 from godwit.state import file as state_file
 from godwit.state import output
 from godwit.state.cache import CacheSpec
@@ -119,7 +120,10 @@ class _Attempt:
         faults.reach("delta", "after", epoch)
         faults.reach("outputs", "before", epoch)
         with self._timed("outputs"):
-            outputs = self._write_outputs(changes.outputs)
+            outputs = self._write_outputs("output", changes.outputs)
+            late = None
+            if isinstance(operator, KeepingLate):
+                late = self._write_outputs("late", operator.as_given(punctual.late))
         faults.reach("outputs", "after", epoch)
         with self._timed("merge"):
             merged = {
@@ -133,11 +137,12 @@ class _Attempt:
             worker=self.worker,
             records=count(received),
             loads=loads,
-            late=punctual.late,
+            late=count(punctual.late),
             clocks=punctual.clocks,
             deltas=deltas,
             merged=merged,
             outputs=outputs,
+            late_records=late,
             fetched=self.files.fetched_bytes,
             fetch_seconds=round(self.files.fetch_seconds, 4),
             ready=tuple(ready),
@@ -234,11 +239,11 @@ class _Attempt:
             ready.append(segment)
         return ready
 
-    def _write_outputs(self, outputs: pa.Table | None) -> FileRef | None:
-        if outputs is None or not outputs.num_rows:
+    def _write_outputs(self, kind: str, rows: pa.Table | None) -> FileRef | None:
+        if rows is None or not rows.num_rows:
             return None
-        name = f"outputs/{self.work.operator.name}/{self._stem('output')}.parquet"
-        return output.write(self.work.store, name, outputs)
+        name = f"outputs/{self.work.operator.name}/{self._stem(kind)}.parquet"
+        return output.write(self.work.store, name, rows)
 
     def _stem(self, kind: str) -> str:
         return f"e{self.work.epoch}-w{self.worker}-{kind}-{self.token}"

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
@@ -81,6 +81,15 @@ class FileTaker(ABC):
     def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
         """Take local Parquet files with the rows of an epoch; False: it needs a DataFrame."""
         ...
+
+
+def check_is_sink(sink: Any, what: str = "") -> None:
+    """Refuse what is no sink; `what` it is for is told before."""
+    if not isinstance(sink, Sink):
+        raise ConfigError(
+            f"{what}{sink!r} is no sink; use files, table, delta, iceberg, postgres, kafka, "
+            "foreach_batch, console or memory of godwit, such as gw.files('output')"
+        )
 
 
 def check_no_epoch(schema: StructType) -> None:
