@@ -97,6 +97,26 @@ KINDS: Final = {
             SELECT epoch_us(time) - lag(epoch_us(time)) OVER (PARTITION BY id ORDER BY time) AS gap
             FROM parts)
         WHERE gap IN (SELECT unnest(range(1, 5)) * $gap) HAVING count(DISTINCT gap) = 4""",
+    "bids at midnight, of days as long as a window": """
+        FROM bids WHERE epoch_us(time) % $length = 0""",
+    "bids of a bidder that are just a gap apart": """
+        SELECT 1 FROM (
+            SELECT epoch_us(time) - lag(epoch_us(time)) OVER (PARTITION BY bidder ORDER BY time)
+                AS gap
+            FROM bids)
+        WHERE gap = $gap""",
+    "last bids of several at a moment": """
+        SELECT 1 FROM bids JOIN (
+            SELECT bidder, auction, max(time) AS time FROM bids GROUP BY ALL
+        ) USING (bidder, auction, time)
+        GROUP BY bidder, auction HAVING count(DISTINCT price) > 1""",
+    "auctions whose tenth bid has the price of the next": """
+        SELECT 1 FROM (
+            SELECT auction, price,
+                row_number() OVER (PARTITION BY auction ORDER BY price DESC) AS place
+            FROM bids)
+        GROUP BY auction
+        HAVING max(price) FILTER (place = 10) = max(price) FILTER (place = 11)""",
     "windows with several hottest auctions": _several("q5", "auction"),
     "windows with highest bids in several shards": _several("q7", "auction % 64"),
 }
