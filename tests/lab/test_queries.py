@@ -34,12 +34,16 @@ KEYS = 1200  # of the side input: some auctions have none
 Results = Mapping[str, gw.Stream]
 
 
+def q5_nbq5(events: DataFrame) -> Results:
+    counts = queries.hot_items(events, "2 s", "500 ms", DELAY)
+    return {"q5": queries.hottest(counts, "500 ms"), "nbq5": counts}
+
+
 def suite(events: DataFrame) -> Results:
-    """The public suites' queries with state, all in one query over one source."""
+    """Queries of the public suites, all in one over one source."""
     house = gw.stream(events)
     return {
         "q11": sql_suite.q11(house, **STRETCHED),
-        "q15": sql_suite.q15(house, STRETCHED["delay"]),
         "q16": sql_suite.q16(house, STRETCHED["delay"]),
         "q17": sql_suite.q17(house),
         "q18": sql_suite.q18(house),
@@ -51,21 +55,21 @@ def suite(events: DataFrame) -> Results:
 QUERIES: dict[str, Callable[[DataFrame], gw.Stream | Results]] = {
     "q3": queries.q3,
     "q4": partial(queries.q4, delay=DELAY),
-    "q5": partial(queries.q5, length="2 s", slide="500 ms", delay=DELAY),
-    "q6": partial(queries.q6, delay=DELAY),
+    "q5-nbq5": q5_nbq5,
     "q4-q6-q9": partial(queries.q4_q6_q9, delay=DELAY),
     "q7": partial(queries.q7, length="2 s", delay=DELAY),
     "q8": partial(queries.q8, length="2 s", delay=DELAY),
-    "nbq5": partial(queries.hot_items, length="2 s", slide="500 ms", delay=DELAY),
     "nbqx": partial(queries.nbqx, gaps=GAPS, length="2000 ms", delay=DELAY),
-    "suite": suite,
+    "q15": partial(sql_suite.q15, delay=STRETCHED["delay"]),
+    "q11-q20": suite,
 }
-MOVED_TOGETHER = ("q4", "q6")  # which move in q4-q6-q9
+LARGE = ("nbqx", "q11-q20")  # which take long for an epoch
 CASES = [
     pytest.param(name, moves, id=f"{name}-{'moving' if moves else 'still'}")
     for name in QUERIES
     for moves in (False, True)
-    if not (moves and name in MOVED_TOGETHER)
+    # Query 4 is still alone and moves with 6 and 9; query 15 is made of the operators of 16.
+    if (name, moves) not in [("q4", True), ("q4-q6-q9", False), ("q15", True)]
 ]
 
 
@@ -106,9 +110,10 @@ class Moving:
     """Runs a query whose operators all move to 3 workers before the second batch, and to 1 before
     the third: a batch is there for the epoch after that in which the last of them has begun to."""
 
-    def __init__(self, feed: Feed, batches: list[pa.Table]) -> None:
+    def __init__(self, feed: Feed, batches: list[pa.Table], strategy: str) -> None:
         self._feed = feed
         self._waiting = batches
+        self._strategy = strategy
         self._came: queue.SimpleQueue[pa.Table] = queue.SimpleQueue()
         self._resting: set[str] = set()  # operators of which no bin has moved yet
         self.reports: list[gw.EpochReport] = []
@@ -117,7 +122,8 @@ class Moving:
         query.process_all_available()
         for workers in WORKERS:
             self._resting.update(query.operators)
-            moves = [query.migrate(workers, name, strategy="batched:4") for name in query.operators]
+            names = query.operators
+            moves = [query.migrate(workers, name, strategy=self._strategy) for name in names]
             self._came.get(timeout=120)
             query.process_all_available()
             assert [move.outcome for move in moves] == ["done"] * len(moves)
@@ -148,13 +154,13 @@ class Moving:
 def test_queries_with_state(
     query: str, moves: bool, spark: SparkSession, tmp_path: Path, events: pa.Table
 ) -> None:
-    at_once = EVENTS
-    if query == "suite":  # nine operators: the epochs of a run that is still say no more than one
-        events, at_once = stretched(events), EVENTS if moves else len(events)
+    days = query in ("q15", "q11-q20")
+    events = stretched(events) if days else events
+    at_once = len(events) if query in LARGE and not moves else EVENTS
     feed = Feed(tmp_path / "events", to_ddl(events.schema))
     first, *others = [events.slice(start, at_once) for start in range(0, len(events), at_once)]
     feed.put(first)
-    moving = Moving(feed, others)
+    moving = Moving(feed, others, "all-at-once" if query in LARGE else "batched:4")
     made = QUERIES[query](feed.stream(spark))
     results = {query: made} if isinstance(made, gw.Stream) else made
     ends = [stream.to(gw.files(tmp_path / "rows" / name)) for name, stream in results.items()]
@@ -173,7 +179,7 @@ def test_queries_with_state(
     else:
         running.finish()
     for name in results:
-        expected = wanted(name, events, STRETCH if query == "suite" else 1)
+        expected = wanted(name, events, STRETCH if days else 1)
         assert expected.num_rows > 0
         found = spark.read.parquet(str(tmp_path / "rows" / name)).toArrow()
         if name in UPDATED:

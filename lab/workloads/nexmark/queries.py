@@ -1,4 +1,4 @@
-"""NEXMark's queries 1 to 8, and Rhino's three, over a DataFrame of events.
+"""NEXMark's queries 1 to 9, and Rhino's three, over a DataFrame of events.
 
 Each says once what it computes; lengths of windows are parameters, so that time can be dilated.
 Queries 1 and 2 keep no state and are Spark's business alone. A query with several results gives
@@ -48,7 +48,7 @@ def q4(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
 
     State: the open auctions with their best bid, and two numbers a category.
     """
-    return category_averages(winners(events, delay))
+    return category_averages(q9(events, delay))
 
 
 def category_averages(won: gw.Stream) -> gw.Stream:
@@ -78,7 +78,10 @@ def q5(
 
     State: a count for each auction and pane.
     """
-    counts = hot_items(events, length, slide, delay)
+    return hottest(hot_items(events, length, slide, delay), slide)
+
+
+def hottest(counts: gw.Stream, slide: Duration) -> gw.Stream:
     return counts.transform(lambda rows: rows.withColumnRenamed("window_end", "window")).windows(
         "hottest",
         gw.tumbling(slide),
@@ -114,7 +117,7 @@ def q6(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
 
     State: the open auctions with their best bid, and up to ten prices a seller, for ever.
     """
-    return seller_averages(winners(events, delay))
+    return seller_averages(q9(events, delay))
 
 
 def seller_averages(won: gw.Stream) -> gw.Stream:
@@ -138,7 +141,7 @@ def q4_q6_q9(events: DataFrame, delay: Duration = "0 s") -> Mapping[str, gw.Stre
 
     State: the open auctions with their best bid, once; and what queries 4 and 6 keep behind them.
     """
-    won = winners(events, delay)
+    won = q9(events, delay)
     return {"q4": category_averages(won), "q6": seller_averages(won), "q9": won}
 
 
@@ -215,6 +218,55 @@ def q8(events: DataFrame, length: Duration = "12 h", delay: Duration = "0 s") ->
     )
 
 
+def q9(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
+    """Auctions with the bid that wins them, when they close; of equal bids the first wins.
+
+    Records come in the order of time, and of those of one moment and epoch auctions come before
+    bids: what is bid before the auction is known, is bid too early. State: the open auctions with
+    their best bid.
+    """
+    rows = events.where("person IS NULL").selectExpr(
+        "coalesce(auction.id, bid.auction) AS auction",
+        "time",
+        "bid IS NOT NULL AS is_bid",
+        "bid.bidder",
+        "bid.price",
+        "auction.reserve",
+        "auction.expires",
+        "auction.seller",
+        "auction.category",
+    )
+    return gw.stream(rows).unary(
+        "winners",
+        key="auction",
+        function=close_auctions,
+        state="reserve long, seller long, category long, bidder long, price long",
+        output="auction long, seller long, category long, bidder long, price long, "
+        "expires timestamp",
+        time="time",
+        delay=delay,
+        notices="",
+        strict=True,
+    )
+
+
+def close_auctions(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    for kind, time, key, value, state in events:
+        if kind == "notice":
+            if state.price is not None:
+                yield key, state.seller, state.category, state.bidder, state.price, time
+            state.clear()
+        elif not value.is_bid:
+            state.reserve, state.seller, state.category = (
+                value.reserve,
+                value.seller,
+                value.category,
+            )
+            notify(key, value.expires)
+        elif state.exists and value.price >= state.reserve and value.price > (state.price or 0):
+            state.bidder, state.price = value.bidder, value.price
+
+
 def nbqx(
     events: DataFrame,
     gaps: Sequence[Duration] = ("30 min", "60 min", "90 min", "120 min"),
@@ -270,51 +322,3 @@ def bids(events: DataFrame) -> DataFrame:
 def window_end(length: Duration) -> Column:
     """The end of the tumbling window that a record is in."""
     return sf.window("time", f"{micros(length)} microseconds")["end"]
-
-
-def winners(events: DataFrame, delay: Duration) -> gw.Stream:
-    """Auctions when they close, if somebody has bid enough in time; of equal bids the first wins.
-
-    Records come in the order of time, and of those of one moment and epoch auctions come before
-    bids: what is bid before the auction is known, is bid too early.
-    """
-    rows = events.where("person IS NULL").selectExpr(
-        "coalesce(auction.id, bid.auction) AS auction",
-        "time",
-        "bid IS NOT NULL AS is_bid",
-        "bid.bidder",
-        "bid.price",
-        "auction.reserve",
-        "auction.expires",
-        "auction.seller",
-        "auction.category",
-    )
-    return gw.stream(rows).unary(
-        "winners",
-        key="auction",
-        function=close_auctions,
-        state="reserve long, seller long, category long, bidder long, price long",
-        output="auction long, seller long, category long, bidder long, price long, "
-        "expires timestamp",
-        time="time",
-        delay=delay,
-        notices="",
-        strict=True,
-    )
-
-
-def close_auctions(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
-    for kind, time, key, value, state in events:
-        if kind == "notice":
-            if state.price is not None:
-                yield key, state.seller, state.category, state.bidder, state.price, time
-            state.clear()
-        elif not value.is_bid:
-            state.reserve, state.seller, state.category = (
-                value.reserve,
-                value.seller,
-                value.category,
-            )
-            notify(key, value.expires)
-        elif state.exists and value.price >= state.reserve and value.price > (state.price or 0):
-            state.bidder, state.price = value.bidder, value.price
