@@ -17,6 +17,7 @@ import godwit as gw
 from godwit.model.schema import to_ddl
 from godwit.model.time import micros
 from lab.workloads.nexmark import queries, sql_suite
+from lab.workloads.nexmark.events import SCHEMA
 from lab.workloads.numbered import BEGIN, MOMENT
 from tests.support.boundaries import KINDS, boundaries
 from tests.support.feed import Feed
@@ -60,16 +61,26 @@ QUERIES: dict[str, Callable[[DataFrame], gw.Stream | Results]] = {
     "q7": partial(queries.q7, length="2 s", delay=DELAY),
     "q8": partial(queries.q8, length="2 s", delay=DELAY),
     "nbqx": partial(queries.nbqx, gaps=GAPS, length="2000 ms", delay=DELAY),
+    "nbqx-of-3": partial(queries.nbqx, gaps=GAPS[:2], length="2000 ms", delay=DELAY),
     "q15": partial(sql_suite.q15, delay=STRETCHED["delay"]),
     "q11-q20": suite,
 }
-LARGE = ("nbqx", "q11-q20")  # which take long for an epoch
+STATELESS: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "q1": queries.q1,
+    "q2": queries.q2,
+    "q13": partial(sql_suite.q13, keys=KEYS),
+    "q14": sql_suite.q14,
+    "q21": sql_suite.q21,
+    "q22": sql_suite.q22,
+}
+# A Spark job for each operator and epoch takes its time, so these run once: what else they are made
+# of moves, or is still, in a query of the other kind.
+STILL = ("q4", "q15", "nbqx")
+MOVING = ("q4-q6-q9", "nbqx-of-3")
+LARGE = ("nbqx", "nbqx-of-3", "q11-q20")  # and these in few epochs
 CASES = [
-    pytest.param(name, moves, id=f"{name}-{'moving' if moves else 'still'}")
-    for name in QUERIES
-    for moves in (False, True)
-    # Query 4 is still alone and moves with 6 and 9; query 15 is made of the operators of 16.
-    if (name, moves) not in [("q4", True), ("q4-q6-q9", False), ("q15", True)]
+    *(pytest.param(name, False, id=f"{name}-still") for name in QUERIES if name not in MOVING),
+    *(pytest.param(name, True, id=f"{name}-moving") for name in QUERIES if name not in STILL),
 ]
 
 
@@ -188,18 +199,24 @@ def test_queries_with_state(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", ["q1", "q2", "q13", "q14", "q21", "q22"])
+def test_queries_that_share_operators_have_the_same_ones_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = Feed(tmp_path, to_ddl(SCHEMA)).stream(spark)
+    for together, alone in (
+        (q5_nbq5(events)["q5"], queries.q5(events)),
+        (queries.q4_q6_q9(events)["q4"], queries.q4(events)),
+        (queries.q4_q6_q9(events)["q6"], queries.q6(events)),
+        (queries.q4_q6_q9(events)["q9"], queries.q9(events)),
+    ):
+        assert repr(together) == repr(alone)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", STATELESS)
 def test_queries_without_state(query: str, spark: SparkSession, events: pa.Table) -> None:
     events = stretched(events)
-    make = {
-        "q1": queries.q1,
-        "q2": queries.q2,
-        "q13": partial(sql_suite.q13, keys=KEYS),
-        "q14": sql_suite.q14,
-        "q21": sql_suite.q21,
-        "q22": sql_suite.q22,
-    }[query]
     expected = wanted(query, events)
-    found = make(spark.createDataFrame(events)).toArrow()
     assert expected.num_rows > 0
+    found = STATELESS[query](spark.createDataFrame(events)).toArrow()
     assert rows(found.select(expected.column_names)) == rows(expected)
