@@ -73,8 +73,8 @@ STATELESS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "q21": sql_suite.q21,
     "q22": sql_suite.q22,
 }
-# A Spark job for each operator and epoch takes its time, so these run once: what else they are made
-# of moves, or is still, in a query of the other kind.
+# Each operator takes its time in each epoch. So these run one way only, and their operators the
+# other way in another query.
 STILL = ("q4", "q15", "nbqx")
 MOVING = ("q4-q6-q9", "nbqx-of-3")
 LARGE = ("nbqx", "nbqx-of-3", "q11-q20")  # and these in few epochs
