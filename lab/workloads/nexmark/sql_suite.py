@@ -123,11 +123,8 @@ def q19(events: Events) -> gw.Stream:
 
     State: these bids, for ever.
     """
-    rows, best = (
-        house(events).transform(bids),
-        gw.top(10, by="price", of=["price", "bidder", "time"]),
-    )
-    rows = rows.aggregate("top-bids", key="auction", best=best)
+    best = gw.top(10, by="price", of=["price", "bidder", "time"])
+    rows = house(events).transform(bids).aggregate("top-bids", key="auction", best=best)
     rows = rows.transform(lambda rows: rows.selectExpr("auction", "posexplode(best) AS (n, bid)"))
     return rows.transform(lambda rows: rows.selectExpr("auction", "n + 1 AS place", "bid.*"))
 
