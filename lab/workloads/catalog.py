@@ -10,15 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 import godwit as gw
 from godwit.errors import ConfigError
 from lab.workloads import counts, patterns, roads
-from lab.workloads.nexmark import queries
+from lab.workloads.nexmark import queries, sql_suite
 
 NEXMARK: Final = "nexmark"
 NUMBERED: Final = "numbered"
 
+Results = Mapping[str, gw.Stream]  # of a query that has several, by their names
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A query over the events of a source: Godwit's, or a DataFrame that is Spark's own business.
+    """A query over the events of a source: Godwit's, with one result or several, or a DataFrame
+    that is Spark's own business.
 
     `known` gives the state that it begins with; `mode` is Spark's output mode for its own queries;
     `options` are the source's. The outputs of a `closing` one wait for windows to close, and so for
@@ -27,7 +30,7 @@ class Workload:
 
     name: str
     source: str
-    make: Callable[[DataFrame], gw.Stream | DataFrame]
+    make: Callable[[DataFrame], gw.Stream | Results | DataFrame]
     known: Callable[[SparkSession], Mapping[str, DataFrame]] | None = None
     mode: str = "append"
     options: Mapping[str, str] = field(default_factory=dict)
@@ -51,8 +54,21 @@ def _workloads() -> Iterator[Workload]:
     yield Workload("q4", NEXMARK, queries.q4, closing=True)
     yield Workload("q5", NEXMARK, partial(queries.q5, length="10 s", slide="1 s"), closing=True)
     yield Workload("q6", NEXMARK, queries.q6, closing=True)
+    yield Workload("q4-q6-q9", NEXMARK, queries.q4_q6_q9, closing=True)
     yield Workload("q7", NEXMARK, partial(queries.q7, length="10 s"), closing=True)
     yield Workload("q8", NEXMARK, partial(queries.q8, length="10 s"))
+    yield Workload("q9", NEXMARK, queries.q9, closing=True)
+    yield Workload("q11", NEXMARK, partial(sql_suite.q11, gap="2 s"), closing=True)
+    yield Workload("q13", NEXMARK, sql_suite.q13)
+    yield Workload("q14", NEXMARK, sql_suite.q14)
+    yield Workload("q15", NEXMARK, sql_suite.q15)
+    yield Workload("q16", NEXMARK, sql_suite.q16)
+    yield Workload("q17", NEXMARK, sql_suite.q17)
+    yield Workload("q18", NEXMARK, sql_suite.q18)
+    yield Workload("q19", NEXMARK, sql_suite.q19)
+    yield Workload("q20", NEXMARK, sql_suite.q20)
+    yield Workload("q21", NEXMARK, sql_suite.q21)
+    yield Workload("q22", NEXMARK, sql_suite.q22)
     hot_items = partial(queries.hot_items, length="10 s", slide="2 s", delay="0 s")
     yield Workload("nbq5", NEXMARK, hot_items, closing=True)
     nbqx = partial(queries.nbqx, gaps=("2 s", "4 s", "6 s", "8 s"), length="16 s")

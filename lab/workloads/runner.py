@@ -26,6 +26,7 @@ from godwit.worker.replicas import read_reports
 from lab.tools.executors import kill
 from lab.tools.processes import processor_seconds, proportional_mib, sampled
 from lab.tools.spark_query import start
+from lab.workloads.catalog import Results
 from lab.workloads.plan import Departure, ScheduledMove, WorkloadRun
 from lab.workloads.recorder import Recorder, Say
 from lab.workloads.report import ObservedMigration, RunReport, Usage
@@ -48,17 +49,17 @@ def run(
     """
     report = wanted.report() if report is None else report
     made = wanted.workload.make(wanted.rows(spark))
-    if wanted.moves and not isinstance(made, gw.Stream):
+    if wanted.moves and isinstance(made, DataFrame):
         raise ConfigError(f"{wanted.workload.name} has no state that could move; name no move")
     checkpoint = directory / "checkpoint"
-    spark_log = checkpoint / SPARK if isinstance(made, gw.Stream) else checkpoint
+    spark_log = checkpoint if isinstance(made, DataFrame) else checkpoint / SPARK
     recorder = Recorder(report, wanted.events, spark_log, say)
     with sampled() as memory, recorder.never_silent():
         try:
-            if isinstance(made, gw.Stream):
-                Runner(wanted, recorder, directory).run(made, wanted.workload.initial(spark))
-            else:
+            if isinstance(made, DataFrame):
                 run_on_spark(start_on_spark(wanted, recorder, directory, made), recorder)
+            else:
+                Runner(wanted, recorder, directory).run(made, wanted.workload.initial(spark))
         except BaseException as error:
             is_interrupted = isinstance(error, KeyboardInterrupt)
             report.ending = INTERRUPTED if is_interrupted else f"it failed: {_first_line(error)}"
@@ -84,10 +85,13 @@ class Runner:
         self._leaving: list[tuple[ObservedMigration, str]] = []
         self.homes: dict[int, Sequence[str]] = {}  # executors of workers, by epoch
 
-    def run(self, stream: gw.Stream, initial: Mapping[str, DataFrame]) -> None:
+    def run(self, made: gw.Stream | Results, initial: Mapping[str, DataFrame]) -> None:
         used = processor_seconds()
         checkpoint = self._directory / "checkpoint"
-        query = self._query = stream.to(gw.files(self._directory / "output")).start(
+        results = {"": made} if isinstance(made, gw.Stream) else made
+        output = self._directory / "output"
+        ends = [stream.to(gw.files(output / name)) for name, stream in results.items()]
+        query = self._query = gw.query(*ends).start(
             checkpoint,
             workers=self._run.workers,
             options=gw.Options(bins=self._run.bins, replicas=self._run.replicas),

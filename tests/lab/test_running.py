@@ -86,6 +86,21 @@ def test_what_is_sparks_own_business_runs_as_well(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_workload_with_several_results_leaves_each_in_its_directory(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each winning bid is a row of query 9, and the two behind it give a row for each."""
+    run(spark, run_of("q4-q6-q9", seconds=2.0, warm_up=0.0), tmp_path, lambda line: None)
+    found = {
+        name: spark.read.parquet(str(tmp_path / "output" / name)).count()
+        for name in ("q4", "q6", "q9")
+    }
+    assert found["q9"] > 0
+    assert set(found.values()) == {found["q9"]}
+
+
+@pytest.mark.spark
 def test_where_there_is_no_state_none_moves(spark: SparkSession, tmp_path: Path) -> None:
     wanted = run_of("q1", seconds=2.0, warm_up=0.0, moves=(ScheduledMove(1.0, 4),))
     with pytest.raises(ConfigError, match="q1 has no state that could move"):

@@ -13,14 +13,15 @@ from tests.support.oracle import QUERIES
 HOUSE: Final = Auctions(rate=Rate.parse("1k"), out_of_order=70, hot_auctions=1)  # one a millisecond
 EDGE: Final = 500  # milliseconds; all windows begin and end at multiples of it
 HIGHEST: Final = 10_000_000  # no price and no reserve is above it
+BORDERS: Final = (9_999, 10_000, 999_999, 1_000_000)  # prices on both sides of the ranks' borders
 
 
 def boundaries(count: int) -> pa.Table:
     """So many events, in the order in which they come, some of them changed.
 
-    Prices are cut, so that many are the highest. Around an edge, events take place at it or a
-    microsecond before it; auctions at it are of the person at it, and are bid for at once. Auctions
-    end at the moment of a bid, which is the highest for one of them.
+    Prices are cut, so that many are the highest; some are on a rank's border. Around an edge,
+    events take place at it or a microsecond before it; auctions at it are of the person at it, and
+    are bid for at once. Auctions end at the moment of a bid, which is the highest for one of them.
     """
     rows: list[dict[str, Any]] = HOUSE.events(0, count).to_pylist()
     by_number = {row["event"]: row for row in rows}
@@ -40,6 +41,8 @@ def boundaries(count: int) -> pa.Table:
                 by_number[end]["bid"] |= {"auction": auction["id"], "price": HIGHEST}
         if bid := row["bid"]:
             bid["price"] = min(bid["price"], HIGHEST)
+            if number % 25 == 24 and bid["price"] < HIGHEST:
+                bid["price"] = BORDERS[number // 25 % len(BORDERS)]
             if after == 4:
                 bid |= {"auction": by_number[number - 1]["auction"]["id"], "price": HIGHEST}
     return pa.Table.from_pylist(rows, SCHEMA)
@@ -97,6 +100,29 @@ KINDS: Final = {
             SELECT epoch_us(time) - lag(epoch_us(time)) OVER (PARTITION BY id ORDER BY time) AS gap
             FROM parts)
         WHERE gap IN (SELECT unnest(range(1, 5)) * $gap) HAVING count(DISTINCT gap) = 4""",
+    "bids at midnight, of days as long as a window": """
+        FROM bids WHERE epoch_us(time) % $length = 0""",
+    "bids on all borders of ranks": f"""
+        SELECT 1 FROM bids WHERE price IN {BORDERS}
+        HAVING count(DISTINCT price) = {len(BORDERS)}""",
+    "bids of a bidder that are just a gap apart": """
+        SELECT 1 FROM (
+            SELECT epoch_us(time) - lag(epoch_us(time)) OVER (PARTITION BY bidder ORDER BY time)
+                AS gap
+            FROM bids)
+        WHERE gap = $gap""",
+    "last bids of several at a moment": """
+        SELECT 1 FROM bids JOIN (
+            SELECT bidder, auction, max(time) AS time FROM bids GROUP BY ALL
+        ) USING (bidder, auction, time)
+        GROUP BY bidder, auction HAVING count(DISTINCT price) > 1""",
+    "auctions whose tenth bid has the price of the next": """
+        SELECT 1 FROM (
+            SELECT auction, price,
+                row_number() OVER (PARTITION BY auction ORDER BY price DESC) AS place
+            FROM bids)
+        GROUP BY auction
+        HAVING max(price) FILTER (place = 10) = max(price) FILTER (place = 11)""",
     "windows with several hottest auctions": _several("q5", "auction"),
     "windows with highest bids in several shards": _several("q7", "auction % 64"),
 }

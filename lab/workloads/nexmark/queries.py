@@ -1,10 +1,11 @@
-"""NEXMark's queries 1 to 8, and Rhino's three, over a DataFrame of events.
+"""NEXMark's queries 1 to 9, and Rhino's three, over a DataFrame of events.
 
 Each says once what it computes; lengths of windows are parameters, so that time can be dilated.
-Queries 1 and 2 keep no state and are Spark's business alone.
+Queries 1 and 2 keep no state and are Spark's business alone. A query with several results gives
+them by name.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -47,7 +48,11 @@ def q4(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
 
     State: the open auctions with their best bid, and two numbers a category.
     """
-    return winners(events, delay).state_machine(
+    return category_averages(q9(events, delay))
+
+
+def category_averages(won: gw.Stream) -> gw.Stream:
+    return won.state_machine(
         "averages",
         key="category",
         function=running_average,
@@ -73,7 +78,10 @@ def q5(
 
     State: a count for each auction and pane.
     """
-    counts = hot_items(events, length, slide, delay)
+    return hottest(hot_items(events, length, slide, delay), slide)
+
+
+def hottest(counts: gw.Stream, slide: Duration) -> gw.Stream:
     return counts.transform(lambda rows: rows.withColumnRenamed("window_end", "window")).windows(
         "hottest",
         gw.tumbling(slide),
@@ -109,7 +117,11 @@ def q6(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
 
     State: the open auctions with their best bid, and up to ten prices a seller, for ever.
     """
-    return winners(events, delay).state_machine(
+    return seller_averages(q9(events, delay))
+
+
+def seller_averages(won: gw.Stream) -> gw.Stream:
+    return won.state_machine(
         "sellers",
         key="seller",
         function=last_ten,
@@ -122,6 +134,15 @@ def q6(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
 def last_ten(key: int, value: Any, state: Any) -> Iterator[tuple[Any, ...]]:
     state.prices = [*(state.prices or ()), value.price][-10:]
     yield key, value.auction, sum(state.prices) / len(state.prices)
+
+
+def q4_q6_q9(events: DataFrame, delay: Duration = "0 s") -> Mapping[str, gw.Stream]:
+    """Queries 4, 6 and 9 at once: one operator finds the winning bids of all three.
+
+    State: the open auctions with their best bid, once; and what queries 4 and 6 keep behind them.
+    """
+    won = q9(events, delay)
+    return {"q4": category_averages(won), "q6": seller_averages(won), "q9": won}
 
 
 def q7(events: DataFrame, length: Duration = "60 s", delay: Duration = "0 s") -> gw.Stream:
@@ -180,24 +201,70 @@ def highest_of_all(key: Any, span: Any, records: Any) -> Iterator[tuple[Any, ...
 
 
 def q8(events: DataFrame, length: Duration = "12 h", delay: Duration = "0 s") -> gw.Stream:
-    """Who opened an account and an auction in the same tumbling window? Once a window.
+    """Who opened an account and an auction in the same tumbling window? With all such auctions.
 
-    State: persons and sellers of as long a time as a window. (Rhino's NBQ8.)
+    State: persons and auctions, whole, for as long as a window. (Rhino's NBQ8.)
     """
     window = window_end(length).alias("window")
-    new = events.where("person IS NOT NULL").select(
-        sf.col("person.id").alias("person"), window, "time", "person.name"
-    )
-    sellers = events.where("auction IS NOT NULL").select("auction.seller", window, "time")
-    return gw.stream(new).join(
+    persons = events.where("person IS NOT NULL").select("person.*", window, "time")
+    auctions = events.where("auction IS NOT NULL").select("auction.*", window, "time")
+    return gw.stream(persons.withColumnRenamed("id", "person")).join(
         "new-sellers",
-        gw.stream(sellers),
+        gw.stream(auctions.withColumnRenamed("id", "auction")),
         on={"person": "seller", "window": "window"},
-        how="semi",
         within=(f"-{micros(length)} us", f"{micros(length)} us"),
         time="time",
         delay=delay,
     )
+
+
+def q9(events: DataFrame, delay: Duration = "0 s") -> gw.Stream:
+    """Auctions with the bid that wins them, when they close; of equal bids the first wins.
+
+    Records come in the order of time, and of those of one moment and epoch auctions come before
+    bids: what is bid before the auction is known, is bid too early. State: the open auctions with
+    their best bid.
+    """
+    rows = events.where("person IS NULL").selectExpr(
+        "coalesce(auction.id, bid.auction) AS auction",
+        "time",
+        "bid IS NOT NULL AS is_bid",
+        "bid.bidder",
+        "bid.price",
+        "auction.reserve",
+        "auction.expires",
+        "auction.seller",
+        "auction.category",
+    )
+    return gw.stream(rows).unary(
+        "winners",
+        key="auction",
+        function=close_auctions,
+        state="reserve long, seller long, category long, bidder long, price long",
+        output="auction long, seller long, category long, bidder long, price long, "
+        "expires timestamp",
+        time="time",
+        delay=delay,
+        notices="",
+        strict=True,
+    )
+
+
+def close_auctions(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
+    for kind, time, key, value, state in events:
+        if kind == "notice":
+            if state.price is not None:
+                yield key, state.seller, state.category, state.bidder, state.price, time
+            state.clear()
+        elif not value.is_bid:
+            state.reserve, state.seller, state.category = (
+                value.reserve,
+                value.seller,
+                value.category,
+            )
+            notify(key, value.expires)
+        elif state.exists and value.price >= state.reserve and value.price > (state.price or 0):
+            state.bidder, state.price = value.bidder, value.price
 
 
 def nbqx(
@@ -205,42 +272,44 @@ def nbqx(
     gaps: Sequence[Duration] = ("30 min", "60 min", "90 min", "120 min"),
     length: Duration = "4 h",
     delay: Duration = "0 s",
-) -> gw.Stream:
+) -> Mapping[str, gw.Stream]:
     """Rhino's NBQX: auctions and bids on them, in sessions of four gaps and in a tumbling window.
 
-    A record is there once for each of the five, with the time until which it keeps that window
-    open; for the tumbling window this is its end. State: all records of the open windows.
+    State: all records of the open windows, in five operators over one stream.
     """
-    rows = events.where("person IS NULL").select(
-        sf.expr("coalesce(auction.id, bid.auction)").alias("auction"),
-        "time",
-        "auction.seller",
-        "bid.price",
-        window_end(length).alias("end"),
-    )
-    until = {
-        f"session {gap}": f"timestamp_micros(unix_micros(time) + {micros(gap)})" for gap in gaps
+    both = gw.stream(events.where("person IS NULL")).transform(auctions_and_bids)
+    windows: dict[str, gw.Session | gw.Sliding] = {
+        f"session-{n}": gw.session(gap) for n, gap in enumerate(gaps)
     }
-    until[f"tumbling {length}"] = "end"
-    each = ", ".join(f"struct('{name}' AS window, {time} AS until)" for name, time in until.items())
-    return gw.stream(rows.selectExpr("* EXCEPT (end)", f"inline(array({each}))")).windows(
-        "joined",
-        gw.session(until="until"),
-        key=["auction", "window"],
-        function=pairs,
-        output="window string, auction long, seller long, price long",
-        time="time",
-        delay=delay,
+    windows["tumbling"] = gw.tumbling(length)
+    return {
+        name: both.windows(
+            name,
+            window,
+            key="auction",
+            function=pairs,
+            output="auction long, seller long, price long",
+            time="time",
+            delay=delay,
+        )
+        for name, window in windows.items()
+    }
+
+
+def auctions_and_bids(events: DataFrame) -> DataFrame:
+    """An auction has a seller, and a bid has a price."""
+    return events.selectExpr(
+        "coalesce(auction.id, bid.auction) AS auction", "time", "auction.seller", "bid.price"
     )
 
 
 def pairs(key: Any, span: Any, records: Any) -> Iterator[tuple[Any, ...]]:
-    """Every auction with every bid of the same key and window."""
+    """Every auction with every bid of the same window."""
     for auction in records:
         if auction.seller is not None:
             for bid in records:
                 if bid.price is not None:
-                    yield key.window, key.auction, auction.seller, bid.price
+                    yield key, auction.seller, bid.price
 
 
 # -- what several queries share --------------------------------------------------------------------
@@ -253,49 +322,3 @@ def bids(events: DataFrame) -> DataFrame:
 def window_end(length: Duration) -> Column:
     """The end of the tumbling window that a record is in."""
     return sf.window("time", f"{micros(length)} microseconds")["end"]
-
-
-def winners(events: DataFrame, delay: Duration) -> gw.Stream:
-    """Auctions when they close, if somebody has bid enough in time; of equal bids the first wins.
-
-    Records come in the order of time, and of those of one moment and epoch auctions come before
-    bids: what is bid before the auction is known, is bid too early.
-    """
-    rows = events.where("person IS NULL").selectExpr(
-        "coalesce(auction.id, bid.auction) AS auction",
-        "time",
-        "bid IS NOT NULL AS is_bid",
-        "bid.price",
-        "auction.reserve",
-        "auction.expires",
-        "auction.seller",
-        "auction.category",
-    )
-    return gw.stream(rows).unary(
-        "winners",
-        key="auction",
-        function=close_auctions,
-        state="reserve long, seller long, category long, price long",
-        output="auction long, seller long, category long, price long, expires timestamp",
-        time="time",
-        delay=delay,
-        notices="",
-        strict=True,
-    )
-
-
-def close_auctions(events: Any, notify: Any) -> Iterator[tuple[Any, ...]]:
-    for kind, time, key, value, state in events:
-        if kind == "notice":
-            if state.price is not None:
-                yield key, state.seller, state.category, state.price, time
-            state.clear()
-        elif not value.is_bid:
-            state.reserve, state.seller, state.category = (
-                value.reserve,
-                value.seller,
-                value.category,
-            )
-            notify(key, value.expires)
-        elif state.exists and value.price >= state.reserve and value.price > (state.price or 0):
-            state.price = value.price
