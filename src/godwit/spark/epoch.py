@@ -228,7 +228,8 @@ class Engine:
         epoch = manifest.epoch
         self.driver.check()
         faults.reach("sink", "before", epoch)
-        for node, sink in self._ends_in(manifest):
+        for number, (node, sink) in enumerate(self._ends_in(manifest)):
+            faults.reach("delivery", "before", epoch, number)
             refs = {name: manifest.outputs[name] for name in self.flow.behind(node)}
             if not self._delivered_as_files(node, sink, manifest):
                 frames = Frames(
@@ -239,6 +240,7 @@ class Engine:
                 )
                 count = sum(ref.rows for found in refs.values() for ref in found)
                 sink.deliver(epoch, frames[node], manifest.id, count)
+            faults.reach("delivery", "after", epoch, number)
         faults.reach("sink", "after", epoch)
         self.driver.check()
 

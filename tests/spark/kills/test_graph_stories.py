@@ -1,0 +1,57 @@
+"""Random graphs with real sinks come out as in plain Python, whatever is killed, and when.
+
+A story has a graph of two to six operators over one or two sources, and two or more sinks: files,
+Delta and PostgreSQL tables (of all rows, or of the newest of each key), Iceberg tables. It has
+batches of input, migrations of single operators and of all, restarts with other workers, and kills:
+of the application before or after any point of an epoch, between two of its sinks, or some time
+after a point; and of processes of tasks. In the end each row of each sink and of each state is
+compared with a model that knows nothing of all this.
+
+Some stories are always the same. `make soak` plays random ones; any 16 of them in a row kill first
+at each point.
+"""
+
+import os
+import secrets
+
+import pytest
+from hypothesis import settings
+
+from tests.support.kills.graph_playing import Stage, play
+from tests.support.kills.story import MATRIX, Story
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+SAME = (1, 2, 3)  # seeds
+RANDOM = 3 * len(MATRIX)
+AGAIN = [int(seed) for seed in os.environ.get("GODWIT_STORIES", "").split()]
+
+
+def tell(seed: int, stage: Stage) -> None:
+    """Play a story; if it fails, tell how to play it again."""
+    try:
+        print(play(Story.of(seed), stage))
+    except BaseException:
+        print(
+            f"again: GODWIT_STORIES={seed} .venv/bin/pytest "
+            "tests/spark/kills/test_graph_stories.py -k again"
+        )
+        raise
+
+
+@pytest.mark.parametrize("seed", SAME)
+def test_a_story(stage: Stage, seed: int) -> None:
+    tell(seed, stage)
+
+
+@pytest.mark.skipif(not AGAIN, reason="GODWIT_STORIES names the seeds of stories to play again")
+@pytest.mark.parametrize("seed", AGAIN)
+def test_a_story_again(stage: Stage, seed: int) -> None:
+    tell(seed, stage)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(settings().derandomize, reason="`make soak` plays random stories")
+@pytest.mark.parametrize("number", range(RANDOM))
+def test_a_random_story(stage: Stage, number: int) -> None:
+    tell(secrets.randbelow(1 << 32) * len(MATRIX) + number % len(MATRIX), stage)
