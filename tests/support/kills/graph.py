@@ -15,13 +15,11 @@ from typing import Any
 import godwit as gw
 from godwit.spark.sinks.sink import Sink
 from tests.support.counting_workloads import Row
-from tests.support.kills.graph_parts import PARTS, Inputs, Join, Part
-from tests.support.timed_workloads import Timed
+from tests.support.kills.graph_joins import JOINS
+from tests.support.kills.graph_parts import ONE_INPUT, Part
 
 SOURCES = ("left", "right")
 OPERATORS = 6  # at the most
-JOINS = [kind for kind, part in PARTS.items() if isinstance(part, Join)]
-OTHERS = [kind for kind in PARTS if kind not in JOINS]
 SINKS = ("files", "delta", "delta by key", "iceberg", "postgres", "postgres by key")
 
 Records = Mapping[str, Sequence[Row]]  # by source
@@ -37,7 +35,7 @@ class Step:
 
     @property
     def part(self) -> Part:
-        return PARTS[self.kind]
+        return JOINS.get(self.kind) or ONE_INPUT[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,10 @@ class Graph:
     def job(self, sources: Mapping[str, gw.Stream], sinks: Mapping[str, Sink]) -> gw.Job:
         raw, streams = dict[str, gw.Stream](), dict(sources)
         for step in self.steps:
-            inputs = (streams[first].union(*map(streams.__getitem__, others))
-                      for first, *others in step.takes)
+            inputs = (
+                streams[first].union(*map(streams.__getitem__, others))
+                for first, *others in step.takes
+            )
             raw[step.name] = stream = step.part.add(step.name, *inputs)
             streams[step.name] = _as_records(stream, step.part.records)
         return gw.query(
@@ -103,17 +103,15 @@ def _steps(chance: Random) -> Iterator[Step]:
     streams, joined = list(SOURCES), set[str]()
     for number in range(chance.randint(2, OPERATORS)):
         name = f"o{number}"
-        kind = chance.choice(JOINS if chance.random() < 0.2 else OTHERS)
-        part = PARTS[kind]
+        kind = chance.choice([*JOINS] if chance.random() < 0.2 else [*ONE_INPUT])
+        is_join = kind in JOINS
         # A join of joins would have too many rows for a model that compares all with all.
-        may_take = [one for one in streams if one not in joined or not isinstance(part, Join)]
-        takes = tuple(
-            tuple(_some(chance, may_take)) for _ in range(2 if isinstance(part, Join) else 1)
-        )
-        yield Step(name, kind, takes)
-        if part.records:
+        may_take = [one for one in streams if not is_join or one not in joined]
+        step = Step(name, kind, tuple(tuple(_some(chance, may_take)) for _ in range(1 + is_join)))
+        yield step
+        if step.part.records:
             streams.append(name)
-        if isinstance(part, Join) or not joined.isdisjoint(one for names in takes for one in names):
+        if is_join or joined & {one for names in step.takes for one in names}:
             joined.add(name)
 
 

@@ -20,7 +20,7 @@ from tests.support.kills.story import BINS, Move, Story
 
 # Tasks get functions of these as they are: to import the modules takes long.
 for module in (column_workloads, timed_workloads, graph_parts):
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 CONF = {
     "spark.sql.session.timeZone": "UTC",

@@ -5,19 +5,16 @@ any of them can take it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 import godwit as gw
-from godwit.operators.definition import INPUT, TIME
 from tests.support.column_workloads import WITHIN, Apart, Balances, Once, balances
 from tests.support.counting_workloads import KEY, Key, PlainMap, Row, in_total_order, key_of, row_of
 from tests.support.expiring_workloads import TTL, Fading
-from tests.support.join_workloads import Bounds, Joins, TimedJoins
 from tests.support.merged_windows import PanesModel, VisitsModel
 from tests.support.timed_workloads import DELAY, LENGTH, Alarms, Timed, alarm, at
 from tests.support.window_workloads import Windows
@@ -33,10 +30,25 @@ Inputs = Sequence[Sequence[Row]]
 class Part(Protocol):
     """An operator of a graph, its model, and what its outputs are as records."""
 
-    delay: int | None  # in seconds; None: it has no event time
-    lag: int  # its outputs are at most so many seconds behind its watermark
-    sink_key: tuple[str, ...]  # columns that tell its newest results apart; or none do
-    records: tuple[str, ...]  # its outputs as records, in SQL; or no operator can take them
+    @property
+    def delay(self) -> int | None:
+        """In seconds; without one it has no event time."""
+        ...
+
+    @property
+    def lag(self) -> int:
+        """By how many seconds its outputs may be behind its watermark."""
+        ...
+
+    @property
+    def sink_key(self) -> tuple[str, ...]:
+        """Columns that tell its results apart, of which the newest count; or no columns do."""
+        ...
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """Its outputs as records, in SQL; without them, no operator can take it."""
+        ...
 
     def add(self, name: str, *inputs: gw.Stream) -> gw.Stream:
         """The operator behind its inputs."""
@@ -160,9 +172,7 @@ class DatedBalances(Balances):
     def feed(self, rows: Sequence[Row]) -> list[Row]:
         ordered = in_total_order(rows, "at", "n")
         outputs = super().feed(ordered)
-        return [
-            row | {"at": given["at"]} for row, given in zip(outputs, ordered, strict=True)
-        ]
+        return [row | {"at": given["at"]} for row, given in zip(outputs, ordered, strict=True)]
 
 
 BALANCES = OneInput(
@@ -282,9 +292,7 @@ _closed: Mapping[str, Any] = {
     "delay": DELAY,
 }
 
-WINDOWS = OneInput(
-    _windowed(lambda: gw.tumbling(f"{LENGTH} s")), Windows, _in_window, **_closed
-)
+WINDOWS = OneInput(_windowed(lambda: gw.tumbling(f"{LENGTH} s")), Windows, _in_window, **_closed)
 PANES = OneInput(
     _windowed(lambda: gw.sliding(f"{SPAN} s", f"{SLIDE} s")), PanesModel, _in_pane, **_closed
 )
@@ -352,74 +360,7 @@ def _alarms(*, strict: bool) -> OneInput:
 
 ALARMS, IN_ORDER = _alarms(strict=False), _alarms(strict=True)
 
-
-# -- joins -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Join:
-    """The left calls its number x; the right calls it y, and makes it a text."""
-
-    how: Any
-    bounds: Bounds | None = None
-    sink_key: tuple[str, ...] = ()
-
-    def add(self, name: str, *inputs: gw.Stream) -> gw.Stream:
-        times = [] if self.bounds is None else ["at"]
-        own = ("n AS x", "CAST(n AS string) AS y")
-        left, right = (
-            input.transform(lambda rows, mine=mine: rows.selectExpr(*KEY, *times, mine))
-            for input, mine in zip(inputs, own, strict=True)
-        )
-        if self.bounds is None:
-            return left.join(name, right, on=KEY, how=self.how)
-        low, high = (f"{bound} s" for bound in self.bounds)
-        return left.join(
-            name, right, on=KEY, how=self.how, within=(low, high), time="at", delay=LATE
-        )
-
-    @property
-    def delay(self) -> int | None:
-        return None if self.bounds is None else DELAY
-
-    @property
-    def lag(self) -> int:
-        low, high = self.bounds or (0, 0)
-        return max(0, high, -low)
-
-    @property
-    def records(self) -> tuple[str, ...]:
-        if self.bounds is None:
-            return ()
-        if self.how in ("semi", "anti"):
-            return as_records("at", "x")
-        return as_records("coalesce(left_at, right_at)", "coalesce(x, 0L)")
-
-    def as_record(self, row: Row) -> Row:
-        if self.how in ("semi", "anti"):
-            return record_of(row, row["at"], row["x"])
-        x = row["x"]
-        return record_of(row, row["left_at"] or row["right_at"], 0 if x is None else x)
-
-    def model(self) -> Any:
-        if self.bounds is None:
-            return Joins(self.how)
-        return TimedJoins(self.how, self.bounds)
-
-    def run(self, model: Any, inputs: Inputs, until: datetime | None) -> list[Row]:
-        both = list(self._side_by_side(inputs))
-        found: list[Row] = model.feed(both) if self.bounds is None else model.run(both, until)
-        return found
-
-    def _side_by_side(self, inputs: Inputs) -> Iterator[Row]:
-        for side, rows in enumerate(inputs):
-            for row in rows:
-                x, y = (row["n"], None) if side == 0 else (None, str(row["n"]))
-                times = {} if self.bounds is None else {TIME: row["at"]}
-                yield row_of(key_of(row), **{INPUT: side, **times, "left_x": x, "right_y": y})
-
-
-PARTS: Mapping[str, Part] = {
+ONE_INPUT: Mapping[str, Part] = {
     "totals": TOTALS,
     "once": ONCE,
     "balances": BALANCES,
@@ -431,16 +372,4 @@ PARTS: Mapping[str, Part] = {
     "fading": FADING,
     "alarms": ALARMS,
     "in_order": IN_ORDER,
-    "join": Join("inner"),
-    **{
-        f"join_{how}": Join(how, bounds)
-        for how, bounds in {
-            "inner": (-1, 1),
-            "left": (0, 2),
-            "right": (-2, 0),
-            "full": (-2, 1),
-            "semi": (0, 2),
-            "anti": (-1, 0),
-        }.items()
-    },
 }
