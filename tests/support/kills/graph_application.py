@@ -16,7 +16,7 @@ from tests.support.feed import Feed
 from tests.support.kills import graph_parts
 from tests.support.kills.application import RETENTION, session
 from tests.support.kills.graph import SOURCES, make_sinks
-from tests.support.kills.story import BINS, Move, Story
+from tests.support.kills.story import Move, Story
 
 # Tasks get functions of these as they are: to import the modules takes long.
 for module in (column_workloads, timed_workloads, graph_parts):
@@ -48,7 +48,7 @@ def main(home: str, java: str, seed: int, life: int, dsn: str | None) -> None:
     query = job.start(
         here / "checkpoint",
         workers=story.lives[life].workers,
-        options=gw.Options(bins=BINS, retention=RETENTION),
+        options=gw.Options(bins=story.lives[life].bins, retention=RETENTION),
     )
     for batch in story.lives[life].batches:
         for move in batch.moves:
@@ -61,12 +61,13 @@ def main(home: str, java: str, seed: int, life: int, dsn: str | None) -> None:
 
 def ask(query: gw.Query, move: Move) -> None:
     for operator in query.operators if move.operator is None else [move.operator]:
-        to = move.to if isinstance(move.to, int) else routing(move.to)
+        to = move.to if isinstance(move.to, int) else routing(query, operator, move.to)
         query.migrate(to, operator, strategy=move.strategy, supersede=True)
 
 
-def routing(owners: Sequence[int]) -> gw.Routing:
-    return gw.Routing.even(len(owners), max(owners) + 1).assign(dict(enumerate(owners)))
+def routing(query: gw.Query, operator: str, owners: Sequence[int]) -> gw.Routing:
+    even = gw.Routing.even(query.routing(operator).bins, max(owners) + 1)
+    return even.assign({bin: owners[bin % len(owners)] for bin in range(even.bins)})
 
 
 if __name__ == "__main__":

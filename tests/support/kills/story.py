@@ -15,7 +15,7 @@ from tests.support.counting_workloads import KEYS, Row, row_of
 from tests.support.kills.graph import SOURCES, Graph
 from tests.support.timed_workloads import at
 
-BINS = 8  # a step an epoch, so few
+BINS = (8, None, None, 4, 16)  # of lives: first the first, then any; a step an epoch, so few
 STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[Side, ...] = ("before", "after")
 IN_TASKS = ("delta", "outputs")
@@ -50,7 +50,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A migration of an operator, or of all, to so many workers or to the owners of all bins."""
+    """A migration of an operator, or of all, to so many workers or to owners of bins, in turns."""
 
     operator: str | None
     to: int | tuple[int, ...]
@@ -70,6 +70,7 @@ class Life:
     """From the start of an application to its end."""
 
     workers: int | None
+    bins: int | None
     batches: tuple[Batch, ...]
     kill: Kill | None
     lost: tuple[Kill, ...]  # processes of tasks, which Spark replaces
@@ -131,12 +132,13 @@ def _life(chance: Random, graph: Graph, number: int, kill: Kill | None) -> Life:
         if before and chance.random() < 0.2
     ]
     workers = chance.randint(1, 3) if number == 0 else chance.choice([None, None, 1, 2, 3])
-    return Life(workers, batches, kill, tuple(lost))
+    bins = BINS[0] if number == 0 else chance.choice(BINS[1:])
+    return Life(workers, bins, batches, kill, tuple(lost))
 
 
 def _batch(chance: Random, graph: Graph, second: int, main: str) -> Batch:
     rows = tuple(
-        (source, tuple(_row(chance, second) for _ in range(chance.randint(1, 8))))
+        (source, tuple(_row(chance, second) for _ in range(chance.randint(4, 12))))
         for source in SOURCES
         if source == main or (source in graph.sources and chance.random() < 0.6)
     )
@@ -154,5 +156,5 @@ def _moves(chance: Random, graph: Graph) -> Sequence[Move]:
     operator = None if chance.random() < 0.4 else chance.choice(graph.steps).name
     to: int | tuple[int, ...] = chance.randint(1, 3)
     if chance.random() < 0.5:
-        to = tuple(chance.choices(range(3), k=BINS))
+        to = tuple(chance.choices(range(3), k=5))
     return [Move(operator, to, chance.choice(STRATEGIES))]
