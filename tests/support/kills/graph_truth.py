@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +125,15 @@ def _found(end: End, home: Path, dsn: str | None) -> list[Row]:
 def _in_files(place: Path) -> Iterator[Row]:
     for file in place.glob("epoch=*/*.parquet"):
         epoch = int(file.parent.name.removeprefix("epoch="))
-        for row in pq.ParquetFile(file).read().to_pylist():
+        # What Spark writes itself has times in an old form, without their zone.
+        for row in pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read().to_pylist():
             yield row | {EPOCH: epoch}
 
 
 def _tuples(rows: Iterable[Row]) -> Tuples:
-    return Counter(tuple(sorted(row.items())) for row in rows)
+    return Counter(tuple((name, _moment(row[name])) for name in sorted(row)) for row in rows)
+
+
+def _moment(value: Any) -> Any:
+    is_bare = isinstance(value, datetime) and value.tzinfo is None
+    return value.replace(tzinfo=UTC) if is_bare else value
