@@ -3,7 +3,6 @@
 The model knows epochs and records, but no files, workers, processes or deaths.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -253,7 +252,3 @@ class GraphModel:
                     timed |= more
                     by_clock |= clocked
         return timed, by_clock
-
-
-def kinds(graph: Graph) -> Counter[str]:
-    return Counter([*(step.kind for step in graph.steps), *(end.kind for end in graph.ends)])
