@@ -2,7 +2,8 @@
 
 Production code calls `reach("manifest", "before", epoch)` and nothing happens. Tests either install
 a handler in this process, or name a directory in `GODWIT_FAULTS` in which they arm faults of real
-processes: a file `manifest-before-3` that holds `SIGKILL` and perhaps process ids.
+processes: a file `manifest-before-3` that holds `SIGKILL` and perhaps process ids. Of the point in
+one operator, or at one sink, it is `delta-before-3-counts` or `delivery-after-3-0`.
 """
 
 import os
@@ -17,12 +18,17 @@ POINTS = ("intent", "delta", "outputs", "receipts", "manifest", "sink", "commit"
 handler: Callable[[str, Side, int], None] | None = None
 
 
-def reach(point: str, side: Side, epoch: int) -> None:
-    """Tell the test, if there is one, that `point` of `epoch` is about to be or was just passed."""
+def reach(point: str, side: Side, epoch: int, of: str | int | None = None) -> None:
+    """Tell the test, if there is one, that `point` of `epoch` is about to be or was just passed.
+
+    Where several pass it in an epoch, `of` says which operator (by name) or sink (by number).
+    """
     if handler is not None:
         handler(point, side, epoch)
     elif directory := os.environ.get("GODWIT_FAULTS"):
-        _strike(Path(directory), f"{point}-{side}-{epoch}")
+        fault = f"{point}-{side}-{epoch}"
+        for armed in [fault] if of is None else [fault, f"{fault}-{of}"]:
+            _strike(Path(directory), armed)
 
 
 def _strike(directory: Path, fault: str) -> None:

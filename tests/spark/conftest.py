@@ -1,11 +1,14 @@
-"""A feed of words, and JVMs that start in half of the usual time, for tests on real Spark."""
+"""A feed of words, JVMs that start in half of the usual time, and a PostgreSQL server if this
+machine has one, for tests on real Spark."""
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import postgres
 from tests.support.feed import Feed
 from tests.support.kills import bank
 from tests.support.kills.application import QUICK_JAVA
@@ -42,3 +45,20 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> str:
                 application.wait_for_all()
             check(home, published=1, delivered=1)
     return options.format("SharedArchiveFile", archive)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The directory of its socket; it starts with the first test that needs it."""
+    bin = postgres.programs()
+    if bin is None:
+        pytest.skip(postgres.INSTALL)
+    with postgres.server(bin) as home:
+        yield home
+
+
+@pytest.fixture
+def dsn(postgres_server: str) -> Iterator[str]:
+    """How to connect to an empty schema."""
+    with postgres.schema(postgres_server) as name:
+        yield name

@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 from typing import Any, Final
 
 import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
 
 INSTALL: Final = "no PostgreSQL server: apt-get install postgresql"
 USERS: Final = ("postgres", "nobody")  # a server refuses to be run by root
@@ -72,6 +73,12 @@ def query(dsn: str, statement: str) -> list[tuple[Any, ...]]:
     with adbc.connect(dsn) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return [tuple(row) for row in cursor.fetchall()]
+
+
+def table(dsn: str, statement: str) -> pa.Table:
+    with adbc.connect(dsn) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetch_arrow_table()
 
 
 def _unprivileged(home: Path) -> str | None:

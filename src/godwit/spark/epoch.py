@@ -232,13 +232,14 @@ class Engine:
         epoch = manifest.epoch
         self.driver.check()
         faults.reach("sink", "before", epoch)
-        for node, sink in self._outlets_in(manifest):
-            if self._delivered_as_files(node, sink, manifest):
-                continue
-            read = {one: self._refs(one, manifest) for one in self._read_for(node)}
-            frames = Frames({one: self._read(spark, one, refs) for one, refs in read.items()})
-            count = sum(ref.rows for refs in read.values() for ref in refs)
-            sink.deliver(epoch, frames[node], manifest.id, count)
+        for number, (node, sink) in enumerate(self._outlets_in(manifest)):
+            faults.reach("delivery", "before", epoch, number)
+            if not self._delivered_as_files(node, sink, manifest):
+                read = {one: self._refs(one, manifest) for one in self._read_for(node)}
+                frames = Frames({one: self._read(spark, one, refs) for one, refs in read.items()})
+                count = sum(ref.rows for refs in read.values() for ref in refs)
+                sink.deliver(epoch, frames[node], manifest.id, count)
+            faults.reach("delivery", "after", epoch, number)
         faults.reach("sink", "after", epoch)
         self.driver.check()
 

@@ -98,7 +98,7 @@ class _Attempt:
         self.seconds: dict[str, float] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Receipt:
-        operator, epoch = self.operator, self.work.epoch
+        operator, epoch, name = self.operator, self.work.epoch, self.work.operator.name
         with self._timed("receive"):
             received = _records([batch for batch in batches if batch.num_rows], operator)
         punctual = on_time(operator, received, self.work.span.passed)
@@ -110,21 +110,21 @@ class _Attempt:
             views = {spec.name: self._view(spec) for spec in operator.tables}
             with self._timed("process"):
                 changes = operator.process(epoch, hashes, records.drop_columns([HASH]), views)
-        faults.reach("delta", "before", epoch)
+        faults.reach("delta", "before", epoch, name)
         with self._timed("write"):
             deltas = {
                 spec.name: self._write(spec, "delta", state_file.parts(rows))
                 for spec in operator.tables
                 if (rows := changes.deltas.get(spec.name)) is not None and rows.num_rows
             }
-        faults.reach("delta", "after", epoch)
-        faults.reach("outputs", "before", epoch)
+        faults.reach("delta", "after", epoch, name)
+        faults.reach("outputs", "before", epoch, name)
         with self._timed("outputs"):
             outputs = self._write_outputs("output", changes.outputs)
             late = None
             if isinstance(operator, KeepingLate):
                 late = self._write_outputs("late", operator.as_given(punctual.late))
-        faults.reach("outputs", "after", epoch)
+        faults.reach("outputs", "after", epoch, name)
         with self._timed("merge"):
             merged = {
                 spec.name: self._write(spec, "merge", state_file.gather_segments(self._merge(spec)))

@@ -17,13 +17,14 @@ PATIENCE = 600  # seconds; other work may share the machine
 
 
 class Application:
-    """The query of `bank` over the files in `home`, run by a driver and a JVM of its own.
+    """A query over the files in `home`, run by a driver and a JVM of its own: that of `bank`, or
+    what another `program` of these runs.
 
     They are a process group, and Spark's Python workers another one; all are of one session, so
     none is left behind, stopped ones included. What they print is shown when a test fails.
     """
 
-    def __init__(self, home: Path, java: str) -> None:
+    def __init__(self, home: Path, java: str, program: str = "application") -> None:
         self.home = home
         self.faults = home / "faults"
         self.faults.mkdir(exist_ok=True)
@@ -36,7 +37,7 @@ class Application:
         }
         self._printed = tempfile.TemporaryFile("w+", dir=home)  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.kills.application"],
+            [sys.executable, "-m", f"tests.support.kills.{program}"],
             stdin=subprocess.PIPE,
             stdout=self._printed,
             stderr=subprocess.STDOUT,
@@ -71,6 +72,12 @@ class Application:
         """Wait until a fault has stopped the driver."""
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), self.printed()
+
+    def wait_for(self, struck: Path) -> None:
+        """Wait until a fault that ends nothing has struck."""
+        while not struck.exists():
+            assert self._process.poll() is None, self.printed()
+            time.sleep(0.001)
 
     def wait_until_idle(self) -> None:
         """Wait until an endless one has processed all files that are there."""
