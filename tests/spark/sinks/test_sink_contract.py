@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 import godwit as gw
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
+from godwit.spark.sinks import lake_sink
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.types import to_spark
 from tests.support import kafka, postgres
@@ -114,11 +115,13 @@ PLACES = (
     "delta",
     "delta by key",
     "delta of files",
+    "delta of large files",
     "postgres",
     "postgres by key",
     "postgres of files",
     "iceberg",
     "iceberg of files",
+    "iceberg of large files",
     "kafka",
 )
 
@@ -135,8 +138,11 @@ def place(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Place]:
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+    if "large" in request.param:
+        monkeypatch.setattr(lake_sink, "LARGE", 1)
     match request.param:
         case "files":
             yield Place(
@@ -183,7 +189,7 @@ def place(
             yield Place(lambda: gw.delta(str(out)), lambda: delta_rows(out), checkpoint)
         case "delta by key":
             yield Place(lambda: gw.delta(str(out), key="k"), lambda: delta_rows(out), checkpoint)
-        case "delta of files":
+        case "delta of files" | "delta of large files":
             yield Place(
                 lambda: FromFiles(gw.delta(str(out)), tmp_path / "outputs"),
                 lambda: delta_rows(out),
@@ -204,7 +210,7 @@ def place(
                 lambda: postgres.query(dsn, "SELECT epoch, n FROM counts"),
                 checkpoint,
             )
-        case "iceberg" | "iceberg of files":
+        case "iceberg" | "iceberg of files" | "iceberg of large files":
             url = f"sqlite:///{tmp_path}/db"
             lake = {"type": "sql", "uri": url, "warehouse": f"file://{tmp_path}"}
 
