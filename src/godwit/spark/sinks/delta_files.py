@@ -55,7 +55,11 @@ class DeltaWriter:
         actions = second.read(second.size()).decode().splitlines()
         for log in (made, appended):
             storage.delete_file(log)
-        return [_add(here, action["add"]) for action in map(json.loads, actions) if "add" in action]
+        return [
+            _add(here, action["add"], self.columns)
+            for action in map(json.loads, actions)
+            if "add" in action
+        ]
 
     def missing(self, files: "Sequence[AddAction]") -> list[str]:
         found = self._storage().get_file_info([file.path for file in files])
@@ -91,7 +95,7 @@ def empty_copy(table: "DeltaTable") -> str:
     return f"{json.dumps({'protocol': protocol})}\n{json.dumps({'metaData': metadata})}\n"
 
 
-def _add(directory: str, action: dict[str, Any]) -> "AddAction":
+def _add(directory: str, action: dict[str, Any], columns: pa.Schema) -> "AddAction":
     """What the log of a table tells of a file that that of a copy tells of."""
     from deltalake.transaction import AddAction
 
@@ -101,29 +105,44 @@ def _add(directory: str, action: dict[str, Any]) -> "AddAction":
         partition_values=action["partitionValues"],
         modification_time=action["modificationTime"],
         data_change=True,
-        stats=sound(action["stats"]),
+        stats=sound(action["stats"], columns),
     )
 
 
-def sound(stats: str) -> str:
-    """Statistics without bounds that readers must not rely on.
+def sound(stats: str, columns: pa.Schema) -> str:
+    """Statistics of a file, without bounds if they would hide rows from a filter.
 
-    The package deltalake writes a decimal as the nearest float, and leaves NaN out: a reader that
-    skips files by such bounds loses rows.
+    The package deltalake writes the bounds of a decimal as the nearest float, and none of an
+    infinite number. Its reader takes a bound that it does not find, or cannot read, for a reason to
+    skip the file: so it gets all bounds, or none.
 
-    >>> sound('{"numRecords": 2, "minValues": {"n": 1, "price": 1.5}, "maxValues": {"n": 2}}')
-    '{"numRecords": 2, "minValues": {"n": 1}, "maxValues": {"n": 2}}'
+    >>> sound('{"numRecords": 2, "maxValues": {"n": 7}}', pa.schema({"n": pa.decimal128(38, 18)}))
+    '{"numRecords": 2}'
     """
     told = json.loads(stats)
-    return json.dumps(
-        {name: _exact(value) if name.endswith("Values") else value for name, value in told.items()},
-        ensure_ascii=False,
+    bounds = told.get("minValues", {}), told.get("maxValues", {})
+    if all(_are_exact(column.type) for column in columns) and all(
+        _are_there(told.get("nullCount", {}), each, told["numRecords"]) for each in bounds
+    ):
+        return stats
+    return json.dumps({"numRecords": told["numRecords"]})
+
+
+def _are_exact(type_: pa.DataType) -> bool:
+    """Whether a bound in JSON is the value: floats have 15 digits, below five places no exponent,
+    and whole numbers 64 bits."""
+    if pa.types.is_struct(type_):
+        return all(_are_exact(part.type) for part in type_)
+    if not pa.types.is_decimal(type_):
+        return True
+    return bool(type_.precision <= (15 if type_.scale else 18) and type_.scale < 5)
+
+
+def _are_there(nulls: dict[str, Any], bounds: dict[str, Any], rows: int) -> bool:
+    """Whether each column that has a value has a bound."""
+    return all(
+        _are_there(count, bounds.get(name, {}), rows)
+        if isinstance(count, dict)
+        else count == rows or bounds.get(name) is not None
+        for name, count in nulls.items()
     )
-
-
-def _exact(bounds: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _exact(bound) if isinstance(bound, dict) else bound
-        for name, bound in bounds.items()
-        if not isinstance(bound, float)
-    }
