@@ -114,15 +114,22 @@ class IcebergSink(LakeSink):
 
         self._opened = load_catalog(self.catalog, **self.properties)
         if not self._opened.table_exists(self.table):
-            self._opened.create_namespace_if_not_exists(self.table.rpartition(".")[0])
-            made = to_arrow(with_epoch(schema))
-            self._opened.create_table_if_not_exists(self.table, made)
+            self._make(self._opened, to_arrow(with_epoch(schema)))
         table = self._load()
         output = pa.schema(
             [pa.field(column.name, _kept(column.type)) for column in to_arrow(schema)]
         )
         self._columns = columns_to_write(str(self), table.schema().as_arrow(), output)
         return _delivered(table, query) if query else None
+
+    def _make(self, catalog: "Catalog", columns: pa.Schema) -> None:
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            catalog.create_table_if_not_exists(self.table, columns)
+        except NoSuchNamespaceError:  # which comes after a refusal of the columns
+            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+            catalog.create_table_if_not_exists(self.table, columns)
 
     def _load(self) -> "Table":
         assert self._opened is not None
