@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import Field, PrimitiveType
 
 import godwit as gw
+from godwit.model.schema import parse
 from tests.support.arrow_outputs import Row, outputs, started
 
 COLUMNS = "k string, n bigint"
@@ -67,6 +68,8 @@ def test_a_filter_finds_each_value(
     uri: str, tmp_path: Path, columns: str, values: dict[str, list[Any]]
 ) -> None:
     """A reader skips files by their statistics: alone, in one file with others, and with nulls."""
+    names = parse(columns)
+    DeltaTable.create(uri, Schema.from_arrow(names.append(pa.field("epoch", pa.int64()))))
     sink = started(gw.delta(uri), columns, tmp_path)
     length = max(map(len, values.values()))
     rows = list(
@@ -83,6 +86,20 @@ def test_a_filter_finds_each_value(
             has = pc.field(name) == value if value.is_valid else pc.field(name).is_null()
             expected = everything.filter(has).num_rows
             assert there.to_table(filter=has).num_rows == expected, (name, value)
+
+
+@pytest.mark.parametrize("key", [None, "n"])
+def test_a_filter_finds_each_decimal_after_others_have_written(
+    uri: str, tmp_path: Path, key: str | None
+) -> None:
+    """The package deltalake itself, when it merges by key or makes one file of several."""
+    columns = "n bigint, c decimal(38,18)"
+    sink = started(gw.delta(uri, key=key), columns, tmp_path)
+    for epoch in range(2):
+        sink.take(outputs(epoch, columns, (epoch, EXACT)), f"q/{epoch}/1")
+    DeltaTable(uri).optimize.compact()
+    has = pc.field("c") == pa.scalar(EXACT, pa.decimal128(38, 18))
+    assert DeltaTable(uri).to_pyarrow_dataset().to_table(filter=has).num_rows == 2
 
 
 def test_a_filter_finds_values_in_columns_of_columns(uri: str, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -20,13 +20,15 @@ from godwit.spark.sinks.arrow_sink import (
     need,
     started,
 )
-from godwit.spark.sinks.delta_files import DeltaWriter, empty_copy
+from godwit.spark.sinks.delta_files import DeltaWriter, are_exact, empty_copy
 from godwit.spark.sinks.lake_sink import File, LakeSink, Writer
 from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
+
+BOUNDS: Final = "delta.dataSkippingNumIndexedCols"  # of how many columns a file has
 
 
 def delta(
@@ -129,9 +131,15 @@ class DeltaSink(LakeSink):
 
         _delta_schema(to_arrow(schema))
         if not DeltaTable.is_deltatable(self.uri, self.storage_options):
-            made = _delta_schema(to_arrow(with_epoch(schema)))
-            options = self.storage_options
-            DeltaTable.create(self.uri, made, mode="ignore", storage_options=options)
+            columns = to_arrow(with_epoch(schema))
+            DeltaTable.create(
+                self.uri,
+                _delta_schema(columns),
+                mode="ignore",
+                # Whoever merges or compacts files, no filter passes over rows.
+                configuration=None if are_exact(columns) else {BOUNDS: "0"},
+                storage_options=self.storage_options,
+            )
         self._table = pa.schema(self._open().schema())
         self._columns = columns_to_write(str(self), self._table, to_arrow(schema))
 

@@ -121,18 +121,21 @@ def sound(stats: str, columns: pa.Schema) -> str:
     """
     told = json.loads(stats)
     bounds = told.get("minValues", {}), told.get("maxValues", {})
-    if all(_are_exact(column.type) for column in columns) and all(
-        _are_there(told.get("nullCount", {}), each, told["numRecords"]) for each in bounds
-    ):
+    nulls, rows = told.get("nullCount", {}), told["numRecords"]
+    if are_exact(columns) and all(_are_there(nulls, each, rows) for each in bounds):
         return stats
-    return json.dumps({"numRecords": told["numRecords"]})
+    return json.dumps({"numRecords": rows})
 
 
-def _are_exact(type_: pa.DataType) -> bool:
-    """Whether a bound in JSON is the value: floats have 15 digits, below five places no exponent,
-    and whole numbers 64 bits."""
+def are_exact(columns: pa.Schema) -> bool:
+    """Whether bounds that the package deltalake writes are those of the values."""
+    return all(_is_exact(column.type) for column in columns)
+
+
+def _is_exact(type_: pa.DataType) -> bool:
+    """A float has 15 digits, and with four places no exponent; whole numbers have 64 bits."""
     if pa.types.is_struct(type_):
-        return all(_are_exact(part.type) for part in type_)
+        return all(_is_exact(part.type) for part in type_)
     if not pa.types.is_decimal(type_):
         return True
     return bool(type_.precision <= (15 if type_.scale else 18) and type_.scale < 5)
