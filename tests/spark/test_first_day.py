@@ -147,6 +147,11 @@ def test_the_python_is_tried_once_an_application(spark: SparkSession) -> None:
     assert len(tracker.getJobIdsForGroup(None)) == before
 
 
+def test_an_executor_without_the_package_of_a_sink(spark: SparkSession) -> None:
+    with pytest.raises(gw.ConfigError, match=r"it has no module 'no_lake'\. Install Godwit there"):
+        check_python(spark, "no_lake")
+
+
 def test_a_forgotten_sink(spark: SparkSession, tmp_path: Path, feed: Feed) -> None:
     counts = gw.stream(feed.stream(spark)).aggregate("counts", key="word", n=gw.count())
     with pytest.raises(gw.ConfigError, match=r"sink first: \.to\(gw\.files\('output'\)\)\.start"):

@@ -143,8 +143,8 @@ def _cores(context: SparkContext) -> int:
     return max(int(scala.maxNumConcurrentTasks(profile)), len(live(context)))
 
 
-def prepare() -> None:
-    """Import what tasks need: that takes seconds, which later ones save.
+def prepare(*modules: str) -> None:
+    """Import what tasks need, and modules: that takes seconds, which later ones save.
 
     Pandas is not used, but Arrow imports it, if it is there, with the first array that it is given.
     """
@@ -152,6 +152,8 @@ def prepare() -> None:
 
     with suppress(ImportError):
         import_module("pandas")
+    for module in modules:
+        import_module(module)
 
 
 def done(do: Callable[[], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from godwit.log.layout import HOME
 from godwit.log.spark_log import METADATA, OFFSETS
 from godwit.spark.dataflow import Dataflow, operators_of
 from godwit.spark.executors import done, prepare
+from godwit.spark.sinks.lake_sink import LakeSink
 from godwit.spark.unpicklable import check_operators
 from godwit.spark.unread_files import FileSource
 from godwit.storage.directories import check_writable, lies_in
@@ -25,7 +26,7 @@ _LOUD: Final = (
     "org.apache.spark.scheduler.TaskSetManager",
     "org.apache.spark.api.python.PythonWorkerFactory",
 )
-_checked: set[str] = set()  # applications whose Python can import what tasks need
+_checked: set[tuple[str, str]] = set()  # applications, and what their Python can import
 
 
 def check_checkpoint(store: Store, sources: Iterable[FileSource]) -> None:
@@ -59,7 +60,8 @@ def check_start(
     for node, sink in flow.outlets:
         assert node.schema is not None  # of a flow over DataFrames
         sink.check(spark, node.schema, checkpoint)
-    check_python(spark)
+    writing = [sink for _, sink in flow.ends if isinstance(sink, LakeSink) and sink.by_tasks]
+    check_python(spark, *(sink.module for sink in writing))
 
 
 def hush_pandas() -> None:
@@ -68,13 +70,15 @@ def hush_pandas() -> None:
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
-def check_python(spark: SparkSession) -> None:
-    """Run a task in Python, once an application: the first epoch finds its process ready."""
+def check_python(spark: SparkSession, *modules: str) -> None:
+    """Run a task in Python that imports modules, once an application: the first epoch finds its
+    process ready."""
     context = spark.sparkContext
-    if context.applicationId in _checked:
+    wanted = {(context.applicationId, module) for module in ("godwit", *modules)}
+    if wanted <= _checked:
         return
     task = spark.range(0, 1, 1, 1).mapInArrow(
-        partial(done, prepare), "executor string, host string"
+        partial(done, partial(prepare, *modules)), "executor string, host string"
     )
     try:
         with _silenced(spark):
@@ -85,7 +89,7 @@ def check_python(spark: SparkSession) -> None:
         raise ConfigError(
             f"executors cannot run Godwit with the Python '{context.pythonExec}': {why}"
         ) from None
-    _checked.add(context.applicationId)
+    _checked.update(wanted)
 
 
 def explain(error: str) -> str | None:

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
 
 import godwit as gw
 from godwit.errors import ConfigError
+from godwit.spark.sinks.iceberg import IcebergSink
 from tests.support.arrow_outputs import Row, outputs, started
 
 COLUMNS = "k string, n bigint"
@@ -117,9 +119,41 @@ def test_rows_of_another_writer_come_in_between(
             other.append(pa.Table.from_pylist([row], other.schema().as_arrow()))
             writes.append(row)
 
-    ready.take(outputs(0, COLUMNS, ("a", 1), meanwhile=write), "q/0/1")
+    def append(self: IcebergSink, *given: Any) -> None:
+        write()
+        really(self, *given)
+
+    reads: list[int] = []
+    really = IcebergSink._append
+    with patch.object(IcebergSink, "_append", append):
+        mine = outputs(0, COLUMNS, ("a", 1), meanwhile=lambda: reads.append(1))
+        ready.take(mine, "q/0/1")
+    assert len(writes) == 2
+    assert len(reads) == 1  # the files of the first attempt are those of the last
     assert table(catalog, "k", "n") == [("a", 1), ("x", 0), ("x", 1)]
     assert catalog.load_table("ns.counts").properties == {}
+
+
+def test_a_table_that_is_partitioned_between_files_and_commit(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path
+) -> None:
+    """Another writer comes in as well; then the rows are written anew, as the table wants them."""
+    ready = started(sink, COLUMNS, tmp_path)
+    changes: list[int] = []
+
+    def change() -> None:
+        changes.append(1)
+        if len(changes) == 1:
+            catalog.load_table("ns.counts").update_spec().add_identity("k").commit()
+            other = catalog.load_table("ns.counts")
+            row = {"k": "x", "n": 0, "epoch": None}
+            other.append(pa.Table.from_pylist([row], other.schema().as_arrow()))
+
+    ready.take(outputs(0, COLUMNS, ("a", 1), ("b", 2), meanwhile=change), "q/0/1")
+    assert len(changes) == 2
+    assert table(catalog, "k", "n") == [("a", 1), ("b", 2), ("x", 0)]
+    parts = [one.file.partition[0] for one in catalog.load_table("ns.counts").scan().plan_files()]
+    assert sorted(parts) == ["a", "b", "x"]
 
 
 def test_a_table_without_epochs_is_filled_without(

@@ -12,11 +12,12 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DayTimeIntervalType, StringType, StructField, StructType
 
 import godwit as gw
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
+from godwit.spark.sinks import lake_sink
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.types import to_spark
 from tests.support import kafka, postgres
@@ -24,6 +25,9 @@ from tests.support import kafka, postgres
 pytestmark = pytest.mark.spark
 
 SCHEMA = to_spark(parse("k string, n bigint"))
+
+ANOTHER_EPOCH = to_spark(parse("k string, Epoch bigint"))
+INTERVAL = StructType([StructField("k", StringType()), StructField("d", DayTimeIntervalType())])
 
 Rows = list[tuple[int, int]]  # the epoch and number of each
 
@@ -82,6 +86,8 @@ class Place:
     sink: Callable[[], Sink]
     delivered: Callable[[], Rows]
     checkpoint: Path
+    is_made: Callable[[], bool] = lambda: False
+    unfit: StructType = ANOTHER_EPOCH  # an output that the sink refuses
 
     def start(self, spark: SparkSession, query: str, schema: StructType = SCHEMA) -> Sink:
         """A sink of the query with this id, which has a checkpoint of its own."""
@@ -114,11 +120,13 @@ PLACES = (
     "delta",
     "delta by key",
     "delta of files",
+    "delta of large files",
     "postgres",
     "postgres by key",
     "postgres of files",
     "iceberg",
     "iceberg of files",
+    "iceberg of large files",
     "kafka",
 )
 
@@ -135,39 +143,52 @@ def place(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Place]:
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+    if "large" in request.param:
+        monkeypatch.setattr(lake_sink, "LARGE", 1)
     match request.param:
         case "files":
             yield Place(
                 lambda: gw.files(out),
                 lambda: table_rows(spark.read.parquet(str(out))),
                 checkpoint,
+                out.exists,
             )
         case "files of files":
             yield Place(
                 lambda: FromFiles(gw.files(out), tmp_path / "outputs"),
                 lambda: table_rows(spark.read.parquet(str(out))),
                 checkpoint,
+                out.exists,
             )
         case "files of json":
             yield Place(
                 lambda: gw.files(out, "json"),
                 lambda: table_rows(spark.read.json(str(out))),
                 checkpoint,
+                out.exists,
             )
         case "table":
             database = f"d{uuid.uuid4().hex}"
             spark.sql(f"CREATE DATABASE {database} LOCATION '{out}'")
             name = f"{database}.outputs"
-            yield Place(lambda: gw.table(name), lambda: table_rows(spark.table(name)), checkpoint)
+            yield Place(
+                lambda: gw.table(name),
+                lambda: table_rows(spark.table(name)),
+                checkpoint,
+                lambda: spark.catalog.tableExists(name),
+            )
             spark.sql(f"DROP DATABASE {database} CASCADE")
         case "memory":
             yield Place(
                 lambda: gw.memory("remembered"),
                 lambda: table_rows(spark.table("remembered")),
                 checkpoint,
+                lambda: spark.catalog.tableExists("remembered"),
             )
+            spark.catalog.dropTempView("remembered")
         case "function":
             called: Rows = []
 
@@ -180,22 +201,37 @@ def place(
         case "own":
             yield Place(lambda: Sqlite(out), lambda: Sqlite(out).delivered(), checkpoint)
         case "delta":
-            yield Place(lambda: gw.delta(str(out)), lambda: delta_rows(out), checkpoint)
+            yield Place(
+                lambda: gw.delta(str(out)),
+                lambda: delta_rows(out),
+                checkpoint,
+                out.exists,
+                INTERVAL,
+            )
         case "delta by key":
-            yield Place(lambda: gw.delta(str(out), key="k"), lambda: delta_rows(out), checkpoint)
-        case "delta of files":
+            yield Place(
+                lambda: gw.delta(str(out), key="k"),
+                lambda: delta_rows(out),
+                checkpoint,
+                out.exists,
+            )
+        case "delta of files" | "delta of large files":
             yield Place(
                 lambda: FromFiles(gw.delta(str(out)), tmp_path / "outputs"),
                 lambda: delta_rows(out),
                 checkpoint,
+                out.exists,
             )
         case "postgres" | "postgres by key":
             dsn = request.getfixturevalue("dsn")
             key = "k" if "key" in request.param else None
+            tables = "SELECT FROM pg_tables WHERE schemaname = current_schema()"
             yield Place(
                 lambda: gw.postgres(dsn, "counts", key=key),
                 lambda: postgres.query(dsn, "SELECT epoch, n FROM counts"),
                 checkpoint,
+                lambda: bool(postgres.query(dsn, tables)),
+                to_spark(parse("k string, m map<string, int>")),
             )
         case "postgres of files":
             dsn = request.getfixturevalue("dsn")
@@ -204,7 +240,7 @@ def place(
                 lambda: postgres.query(dsn, "SELECT epoch, n FROM counts"),
                 checkpoint,
             )
-        case "iceberg" | "iceberg of files":
+        case "iceberg" | "iceberg of files" | "iceberg of large files":
             url = f"sqlite:///{tmp_path}/db"
             lake = {"type": "sql", "uri": url, "warehouse": f"file://{tmp_path}"}
 
@@ -212,7 +248,13 @@ def place(
                 sink = gw.iceberg("ns.counts", catalog="lake", properties=lake)
                 return FromFiles(sink, tmp_path / "outputs") if "files" in request.param else sink
 
-            yield Place(iceberg, lambda: iceberg_rows(lake), checkpoint)
+            yield Place(
+                iceberg,
+                lambda: iceberg_rows(lake),
+                checkpoint,
+                lambda: bool(load_catalog("lake", **lake).list_namespaces()),
+                INTERVAL,
+            )
         case "kafka":
             servers = request.getfixturevalue("kafka_cluster")
             topic = request.getfixturevalue("topic")
@@ -238,6 +280,10 @@ def printed(text: str) -> Rows:
 def lasts(sink: Sink) -> bool:
     """Whether it is exactly once over starts of the query."""
     return sink.guarantee.startswith("exactly once") and "this process" not in sink.guarantee
+
+
+def own(place: Place) -> bool:
+    return isinstance(place.sink(), Sqlite)
 
 
 def rows(spark: SparkSession, *values: int) -> DataFrame:
@@ -330,6 +376,56 @@ def test_a_start_with_another_column(spark: SparkSession, place: Place) -> None:
     else:
         sink.deliver(1, rows(spark, 2).selectExpr("*", "'e' AS extra"), "q/1/1", 1)
         assert sorted(place.delivered()) == [(0, 1), (1, 2)]
+
+
+def test_a_start_with_another_type(spark: SparkSession, place: Place) -> None:
+    """It is refused by the column's name before the first epoch, or all rows can be read."""
+    sink = place.start(spark, "q")
+    if not lasts(sink) or isinstance(sink, Sqlite):
+        return
+    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
+    refusal = ""
+    try:
+        sink = place.start(spark, "q", to_spark(parse("k string, n string")))
+    except ConfigError as error:
+        refusal = str(error)
+    if refusal:
+        assert re.search(r"\W[n]\W.*type", refusal)
+        sink = place.start(spark, "q")
+        sink.deliver(1, rows(spark, 2), "q/1/1", 1)
+    else:
+        sink.deliver(1, rows(spark, 2).selectExpr("k", "CAST(n AS string) AS n"), "q/1/1", 1)
+    assert sorted((epoch, int(n)) for epoch, n in place.delivered()) == [(0, 1), (1, 2)]
+
+
+def test_an_output_that_is_refused_makes_nothing(spark: SparkSession, place: Place) -> None:
+    """And another one can come in its place."""
+    refuses = True
+    try:
+        place.start(spark, "q", place.unfit)
+    except ConfigError:
+        assert not place.is_made()
+    else:
+        refuses = False
+    assert refuses == (place.sink().guarantee.startswith("exactly once") and not own(place))
+    sink = place.start(spark, "q")
+    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
+    assert place.delivered() == [(0, 1)]
+
+
+def test_a_delivery_that_fails_in_the_middle(spark: SparkSession, place: Place) -> None:
+    """Nothing of it is there, and once it is delivered, all of it is there once."""
+    sink = place.start(spark, "q")
+    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
+    if not isinstance(sink, FromFiles):  # files do not fail
+        number = "IF(id = 3, raise_error('dies')::bigint, id)"
+        failing = spark.range(2, 4, 1, 2).selectExpr("concat('k', id) AS k", f"{number} AS n")
+        with pytest.raises(Exception, match="dies"):
+            sink.deliver(1, failing, "q/1/1", 2)
+        if "at least once" not in sink.guarantee:
+            assert place.delivered() == [(0, 1)]
+    sink.deliver(1, rows(spark, 2, 3), "q/1/1", 2)
+    assert sorted(place.delivered())[-3:] == [(0, 1), (1, 2), (1, 3)]
 
 
 def test_what_was_put_out_is_not_what_the_last_operator_counted(

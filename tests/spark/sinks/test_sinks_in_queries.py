@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import godwit as gw
 from godwit import faults
+from godwit.spark.sinks import lake_sink
 from godwit.spark.sinks.sink import Sink
 from tests.support import kafka, postgres
 from tests.support.counting import run_to_end, words
@@ -30,11 +31,14 @@ def told(rows: list[dict[str, object]]) -> set[tuple[int, str, int]]:
 
 
 @pytest.fixture(params=["delta", "postgres", "iceberg", "kafka"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+def target(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Target]:
     """How to make a sink, and what has reached it."""
     out = str(tmp_path / "out")
     match request.param:
         case "delta":
+            monkeypatch.setattr(lake_sink, "LARGE", 1)  # so that tasks write files of operators
             yield (
                 lambda: gw.delta(out),
                 lambda: told(DeltaTable(out).to_pyarrow_table().to_pylist()),

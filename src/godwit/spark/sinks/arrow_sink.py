@@ -34,9 +34,7 @@ class Outputs:
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows in the order in which operators gave them, with the columns of a schema: their
         own, the epoch, and nulls."""
-        for batch in self.read():
-            columns = [self._column(batch, field) for field in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        return filled(self.read(), schema, self.epoch)
 
     def reader(self, schema: pa.Schema) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(schema, self.batches(schema))
@@ -50,12 +48,14 @@ class Outputs:
         last = placed.group_by(key).aggregate([(PLACE, "max")])[f"{PLACE}_max"]
         return table if len(last) == len(table) else table.take(last.sort())
 
-    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        if field.name == EPOCH:
-            return pa.repeat(pa.scalar(self.epoch, field.type), len(batch))
-        if field.name not in batch.schema.names:
-            return pa.nulls(len(batch), field.type)
-        return batch.column(field.name).cast(field.type)
+
+def filled(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, epoch: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows with the columns of a schema: their own, the epoch, and nulls."""
+    for batch in batches:
+        columns = [_column(batch, field, epoch) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class ArrowSink(FileTaker):
@@ -77,7 +77,7 @@ class ArrowSink(FileTaker):
 
     def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
         count = sum(pq.read_metadata(output).num_rows for output in outputs)
-        self.take(Outputs(epoch, count, partial(_read, outputs)), commit)
+        self.take(Outputs(epoch, count, partial(read, outputs)), commit)
         return True
 
 
@@ -182,6 +182,14 @@ def columns_to_write(target: str, there: pa.Schema, output: pa.Schema) -> pa.Sch
     return pa.schema([field for field in there if field.name in names])
 
 
+def _column(batch: pa.RecordBatch, field: pa.Field, epoch: int) -> pa.Array:
+    if field.name == EPOCH:
+        return pa.repeat(pa.scalar(epoch, field.type), len(batch))
+    if field.name not in batch.schema.names:
+        return pa.nulls(len(batch), field.type)
+    return batch.column(field.name).cast(field.type)
+
+
 def _same(one: pa.DataType, other: pa.DataType) -> bool:
     """Whether types differ in nothing but the width of offsets and the names of list elements."""
     if pa.types.is_map(one) and pa.types.is_map(other):
@@ -207,7 +215,8 @@ _NARROW: Final = {
 }
 
 
-def _read(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of local Parquet files."""
     for path in paths:
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches()

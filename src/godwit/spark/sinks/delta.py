@@ -1,9 +1,10 @@
 """Outputs in a Delta table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -11,7 +12,6 @@ from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
-    ArrowSink,
     Delivered,
     Outputs,
     as_key,
@@ -21,11 +21,15 @@ from godwit.spark.sinks.arrow_sink import (
     need,
     started,
 )
+from godwit.spark.sinks.delta_files import DeltaWriter, are_exact, empty_copy
+from godwit.spark.sinks.lake_sink import File, LakeSink, Writer
 from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
+
+BOUNDS: Final = "delta.dataSkippingNumIndexedCols"  # of how many columns a file has
 
 
 def delta(
@@ -47,8 +51,10 @@ def delta(
 
 
 @dataclass
-class DeltaSink(ArrowSink):
+class DeltaSink(LakeSink):
     """Each commit holds rows and, as application transactions, the epoch and the generation."""
+
+    module: ClassVar[str] = "deltalake"
 
     uri: str
     key: tuple[str, ...]
@@ -78,19 +84,39 @@ class DeltaSink(ArrowSink):
         if delivered:
             delivered.check_start(checkpoint, str(self))
 
-    def take(self, outputs: Outputs, commit: str) -> None:
-        query = commit.partition("/")[0]
-        table = self._open()
-        if self._has(table, outputs.epoch, commit) or not outputs.count:
-            return
-        from deltalake.exceptions import CommitFailedError
+    @property
+    def by_tasks(self) -> bool:
+        return not self.key  # a merge compares all rows in one process
 
-        try:
-            self._write(table, outputs, _mark(query, outputs.epoch, commit))
-        except CommitFailedError:
-            # A driver that was taken over and woke up may have delivered the same commit meanwhile.
-            if not self._has(self._open(), outputs.epoch, commit):
-                raise
+    def put(self, epoch: int, commit: str, write: Callable[[Writer], list[File]]) -> None:
+        table = self._open()
+        if self._has(table, epoch, commit):
+            return
+        writer = DeltaWriter(
+            uri=table.table_uri.rstrip("/"),
+            storage_options=self.storage_options,
+            directory=f"godwit/{commit}",
+            copy=empty_copy(table),
+            columns=self._table,
+            epoch=epoch,
+        )
+        if files := write(writer):
+
+            def add(mark: "CommitProperties") -> None:
+                parts = table.metadata().partition_columns
+                table.create_write_transaction(
+                    files, "append", table.schema(), parts, commit_properties=mark
+                )
+
+            self._once(epoch, commit, add)
+
+    def take(self, outputs: Outputs, commit: str) -> None:
+        if not self.key:
+            super().take(outputs, commit)
+            return
+        table = self._open()
+        if not self._has(table, outputs.epoch, commit) and outputs.count:
+            self._once(outputs.epoch, commit, partial(self._merge, table, outputs))
 
     @property
     def place(self) -> str:
@@ -112,19 +138,30 @@ class DeltaSink(ArrowSink):
 
         _delta_schema(to_arrow(schema))
         if not DeltaTable.is_deltatable(self.uri, self.storage_options):
-            made = _delta_schema(to_arrow(with_epoch(schema)))
-            options = self.storage_options
-            DeltaTable.create(self.uri, made, mode="ignore", storage_options=options)
+            columns = to_arrow(with_epoch(schema))
+            DeltaTable.create(
+                self.uri,
+                _delta_schema(columns),
+                mode="ignore",
+                # Whoever merges or compacts files, no filter passes over rows.
+                configuration=None if are_exact(columns) else {BOUNDS: "0"},
+                storage_options=self.storage_options,
+            )
         self._table = pa.schema(self._open().schema())
         self._columns = columns_to_write(str(self), self._table, to_arrow(schema))
 
-    def _write(self, table: "DeltaTable", outputs: Outputs, mark: "CommitProperties") -> None:
-        from deltalake import write_deltalake
+    def _once(self, epoch: int, commit: str, change: "Callable[[CommitProperties], None]") -> None:
+        """Change the table with the mark of a commit, which conflicts with one of its query."""
+        from deltalake.exceptions import CommitFailedError
 
-        if not self.key:
-            rows = outputs.reader(self._table)
-            write_deltalake(table, rows, mode="append", commit_properties=mark)
-            return
+        try:
+            change(_mark(epoch, commit))
+        except CommitFailedError:
+            # A driver that was taken over and woke up may have delivered the same commit meanwhile.
+            if not self._has(self._open(), epoch, commit):
+                raise
+
+    def _merge(self, table: "DeltaTable", outputs: Outputs, mark: "CommitProperties") -> None:
         same = (f"(kept.{name} IS NOT DISTINCT FROM given.{name})" for name in _quoted(self.key))
         given = {name: f"given.{name}" for name in _quoted(self._columns.names)}
         merge = table.merge(
@@ -158,15 +195,15 @@ def _generation_app(query: str) -> str:
     return f"godwit/{query}/generation"
 
 
-def _mark(query: str, epoch: int, commit: str) -> "CommitProperties":
+def _mark(epoch: int, commit: str) -> "CommitProperties":
     """What makes a commit known again, and conflict with one of the same query."""
     from deltalake import CommitProperties, Transaction
 
-    generation = int(commit.rpartition("/")[2])
+    query, _, generation = commit.split("/")
     return CommitProperties(
         app_transactions=[
             Transaction(_epoch_app(query), epoch),
-            Transaction(_generation_app(query), generation),
+            Transaction(_generation_app(query), int(generation)),
         ]
     )
 

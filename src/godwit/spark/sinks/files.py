@@ -19,6 +19,7 @@ from godwit.errors import ConfigError
 from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import query_id
+from godwit.spark.sinks.parquet_types import reads
 from godwit.spark.sinks.sink import EPOCH, FileTaker, Sink, check_no_epoch
 from godwit.storage.directories import check_writable, lies_in
 from godwit.storage.location import local_directory, open_store
@@ -78,6 +79,8 @@ class FilesSink(FileTaker):
                 "lies in the other; name two that lie beside each other"
             )
         check_writable(self.path, "output")
+        if self.format == "parquet":
+            self._check_types(schema)
         self._checkpoint, self._joined = checkpoint, False
         self._empty = spark.createDataFrame([], schema)
         if there := list(self._epochs()):
@@ -179,6 +182,18 @@ class FilesSink(FileTaker):
                 f"{self._target(min(later))} is there although this query has only come to epoch "
                 f"{epoch}; {_ROLLED_BACK}"
             )
+
+    def _check_types(self, schema: StructType) -> None:
+        """Refuse columns that Spark could not read from the files of earlier epochs."""
+        for column in _read_schema(self.path / SCHEMA):
+            if column.name in schema.names:
+                now = schema[column.name].dataType
+                if not reads(now, column.dataType):
+                    raise ConfigError(
+                        f"{self.path} has the column '{column.name}' with type "
+                        f"{column.dataType.simpleString()}, the output with type "
+                        f"{now.simpleString()}; cast it, or name another output directory"
+                    )
 
     def _keep_schema(self, epoch: int, rows: DataFrame) -> None:
         """Without a schema of all files, Spark would take that of the oldest one for it."""

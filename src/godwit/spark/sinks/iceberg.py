@@ -1,8 +1,8 @@
 """Outputs in an Iceberg table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -10,20 +10,23 @@ from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
-    ArrowSink,
     Delivered,
-    Outputs,
     columns_to_write,
+    filled,
     hushed,
     need,
     started,
 )
+from godwit.spark.sinks.lake_sink import File, LakeSink, Writer
 from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 QUERY: Final = "godwit.query"
 EPOCH: Final = "godwit.epoch"
@@ -47,9 +50,11 @@ def iceberg(
 
 
 @dataclass
-class IcebergSink(ArrowSink):
+class IcebergSink(LakeSink):
     """A snapshot's summary tells query, epoch and commit; a snapshot follows the one that was seen
     when the commit was not there, or it is not taken."""
+
+    module: ClassVar[str] = "pyiceberg.io.pyarrow"
 
     table: str
     catalog: str
@@ -78,18 +83,21 @@ class IcebergSink(ArrowSink):
         if delivered:
             delivered.check_start(checkpoint, str(self))
 
-    def take(self, outputs: Outputs, commit: str) -> None:
+    def put(self, epoch: int, commit: str, write: Callable[[Writer], list[File]]) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
+        written_for, files = None, []
         for attempt in range(1, ATTEMPTS + 1):
             table = self._load()
             delivered = _delivered(table, commit.partition("/")[0])
-            if delivered and delivered.has(outputs.epoch, commit, str(self)):
+            if delivered and delivered.has(epoch, commit, str(self)):
                 return
-            if not outputs.count:
+            if written_for != (made := _layout(table)):
+                written_for, files = made, write(self._writer(table, epoch))
+            if not files:
                 return
             try:
-                self._append(table, outputs, commit)
+                self._append(table, files, epoch, commit)
             except CommitFailedException:
                 # Another writer was faster: perhaps a driver with the same commit.
                 if attempt == ATTEMPTS:
@@ -106,9 +114,7 @@ class IcebergSink(ArrowSink):
 
         self._opened = load_catalog(self.catalog, **self.properties)
         if not self._opened.table_exists(self.table):
-            self._opened.create_namespace_if_not_exists(self.table.rpartition(".")[0])
-            made = to_arrow(with_epoch(schema))
-            self._opened.create_table_if_not_exists(self.table, made)
+            self._make(self._opened, to_arrow(with_epoch(schema)))
         table = self._load()
         output = pa.schema(
             [pa.field(column.name, _kept(column.type)) for column in to_arrow(schema)]
@@ -116,22 +122,90 @@ class IcebergSink(ArrowSink):
         self._columns = columns_to_write(str(self), table.schema().as_arrow(), output)
         return _delivered(table, query) if query else None
 
+    def _make(self, catalog: "Catalog", columns: pa.Schema) -> None:
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            catalog.create_table_if_not_exists(self.table, columns)
+        except NoSuchNamespaceError:  # which comes after a refusal of the columns
+            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+            catalog.create_table_if_not_exists(self.table, columns)
+
     def _load(self) -> "Table":
         assert self._opened is not None
         return self._opened.load_table(self.table)
 
-    def _append(self, table: "Table", outputs: Outputs, commit: str) -> None:
-        told = {
-            QUERY: commit.partition("/")[0],
-            EPOCH: str(outputs.epoch),
-            COMMIT: commit,
+    def _writer(self, table: "Table", epoch: int) -> "IcebergWriter":
+        # Tasks need none of the history, which may be long.
+        history: dict[str, Any] = {
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
         }
+        metadata = table.metadata.model_copy(update=history)
+        return IcebergWriter(metadata, table.io, self._columns, epoch)
+
+    def _append(self, table: "Table", files: "list[DataFile]", epoch: int, commit: str) -> None:
+        from pyiceberg.table import TableProperties
+        from pyiceberg.utils.properties import property_as_bool
+
+        told = {QUERY: commit.partition("/")[0], EPOCH: str(epoch), COMMIT: commit}
         # Tried again by PyIceberg, an append would follow a snapshot that nobody has looked at.
         once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
         table.metadata = table.metadata.model_copy(update={"properties": once})
-        rows = outputs.reader(self._columns)
-        whole = not table.spec().is_unpartitioned()  # batches cannot be told apart into partitions
-        table.append(rows.read_all() if whole else rows, snapshot_properties=told)
+        merges = property_as_bool(
+            table.properties,
+            TableProperties.MANIFEST_MERGE_ENABLED,
+            TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
+        )
+        with table.transaction() as transaction:
+            update = transaction.update_snapshot(snapshot_properties=told)
+            with update.merge_append() if merges else update.fast_append() as append:
+                for file in files:
+                    append.append_data_file(file)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergWriter:
+    """Writes files for one snapshot of a table, as PyIceberg does for its own appends."""
+
+    metadata: "TableMetadata" = field(repr=False)
+    io: "FileIO" = field(repr=False)
+    columns: pa.Schema
+    epoch: int
+
+    @property
+    def secrets(self) -> Iterable[str]:
+        return self.io.properties.values()
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> "list[DataFile]":
+        from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible, _dataframe_to_data_files
+
+        _check_pyarrow_schema_compatible(
+            self.metadata.schema(),
+            provided_schema=self.columns,
+            format_version=self.metadata.format_version,
+        )
+        rows = filled(batches, self.columns, self.epoch)
+        reader = pa.RecordBatchReader.from_batches(self.columns, rows)
+        # Batches cannot be told apart into partitions.
+        whole = not self.metadata.spec().is_unpartitioned()
+        found = reader.read_all() if whole else reader
+        return list(_dataframe_to_data_files(self.metadata, found, self.io))
+
+    def missing(self, files: "Sequence[DataFile]") -> list[str]:
+        return [file.file_path for file in files if not self._is_there(file)]
+
+    def _is_there(self, file: "DataFile") -> bool:
+        found = self.io.new_input(file.file_path)
+        return found.exists() and len(found) == file.file_size_in_bytes
+
+
+def _layout(table: "Table") -> tuple[object, ...]:
+    """What files are written for; a commit adds none that were written for another one."""
+    about = table.metadata
+    return about.table_uuid, about.location, about.current_schema_id, about.default_spec_id
 
 
 def _delivered(table: "Table", query: str) -> Delivered | None:

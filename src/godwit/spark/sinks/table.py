@@ -57,10 +57,30 @@ class TableSink:
                 f"table {self.name} has the columns {', '.join(sorted(there))}, the query's output "
                 f"{', '.join(sorted(schema.names))}; they must be the same"
             )
+        self._check_types(spark.createDataFrame([], schema))
+
+    def _check_types(self, rows: DataFrame) -> None:
+        """Let Spark plan what each epoch does; that fails if a column does not fit."""
+        spark = rows.sparkSession
+        planned = spark.sql(f"EXPLAIN {self._overwrite(0)}", rows=rows).collect()
+        if not planned[0].plan.startswith("Error occurred during query planning"):
+            return
+        there = spark.table(self.name).schema
+        differ = [
+            f"'{column.name}' with type {there[column.name].dataType.simpleString()}, the output "
+            f"with type {column.dataType.simpleString()}"
+            for column in rows.schema
+            if there[column.name].dataType != column.dataType
+        ]
+        raise ConfigError(
+            f"table {self.name} has the column {'; '.join(differ)}; cast it, or name another table"
+        )
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
-        rows.sparkSession.sql(
+        rows.sparkSession.sql(self._overwrite(epoch), rows=rows)
+
+    def _overwrite(self, epoch: int) -> str:
+        return (
             f"INSERT OVERWRITE TABLE {self.name} PARTITION ({EPOCH} = {epoch}) BY NAME "
-            "SELECT * FROM {rows}",
-            rows=rows,
+            "SELECT * FROM {rows}"
         )

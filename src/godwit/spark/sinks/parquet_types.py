@@ -1,0 +1,45 @@
+"""Which types Spark reads from Parquet files that were written with another one."""
+
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StructType,
+)
+
+_WIDER: Final = ((ByteType, ShortType, IntegerType, LongType), (FloatType, DoubleType))
+
+
+def reads(wanted: DataType, written: DataType) -> bool:
+    """Whether values of a type can be read as another: the same, or a wider one.
+
+    >>> from godwit.spark.types import to_spark
+    >>> from godwit.model.schema import parse
+    >>> columns = to_spark(parse("a int, b bigint, c struct<x: int>, d struct<x: int, y: int>"))
+    >>> a, b, c, d = (column.dataType for column in columns)
+    >>> reads(b, a), reads(a, b), reads(d, c)
+    (True, False, True)
+    """
+    if isinstance(wanted, StructType) and isinstance(written, StructType):
+        there = {part.name: part.dataType for part in written}
+        return all(reads(part.dataType, there.get(part.name, part.dataType)) for part in wanted)
+    if isinstance(wanted, ArrayType) and isinstance(written, ArrayType):
+        return reads(wanted.elementType, written.elementType)
+    if isinstance(wanted, MapType) and isinstance(written, MapType):
+        return reads(wanted.keyType, written.keyType) and reads(wanted.valueType, written.valueType)
+    if isinstance(wanted, DecimalType) and isinstance(written, DecimalType):
+        whole = wanted.precision - wanted.scale, written.precision - written.scale
+        return wanted.scale >= written.scale and whole[0] >= whole[1]
+    for types in _WIDER:
+        if isinstance(written, types) and isinstance(wanted, types):
+            return types.index(type(wanted)) >= types.index(type(written))
+    return wanted == written
