@@ -14,6 +14,7 @@ from godwit.log.layout import HOME
 from godwit.log.spark_log import METADATA, OFFSETS
 from godwit.spark.dataflow import Dataflow, operators_of
 from godwit.spark.executors import done, prepare
+from godwit.spark.sinks.sink import Maker
 from godwit.spark.unpicklable import check_operators
 from godwit.spark.unread_files import FileSource
 from godwit.storage.directories import check_writable, lies_in
@@ -56,10 +57,17 @@ def check_start(
     the output."""
     hush_pandas()
     check_operators(operators_of(flow))
+    check_python(spark)
+    makers, others = [], []
     for node, sink in flow.ends:
         assert node.schema is not None  # of a flow over DataFrames
-        sink.check(spark, node.schema, checkpoint)
-    check_python(spark)
+        if isinstance(sink, Maker):
+            makers.append((sink, node.schema))
+            sink.refuse(spark, node.schema, checkpoint)
+        else:
+            others.append((sink, node.schema))
+    for sink, schema in [*others, *makers]:  # so nothing is made while one refuses the output
+        sink.check(spark, schema, checkpoint)
 
 
 def hush_pandas() -> None:

@@ -1,11 +1,12 @@
 """Outputs in a Delta table."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def delta(
-    uri: str,
+    uri: str | PathLike[str],
     *,
     key: str | Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -42,6 +43,8 @@ def delta(
     >>> delta("s3://lake/counts", key="word")
     DeltaSink(uri='s3://lake/counts', key=('word',))
     """
+    if not isinstance(uri, str | PathLike):
+        raise ConfigError(f"the sink gw.delta needs the path or URL of a table, not {uri!r}")
     return DeltaSink(str(uri), as_key(key), dict(storage_options or {}))
 
 
@@ -63,13 +66,13 @@ class DeltaSink(ArrowSink):
             + (", unless they have the same key" if self.key else "")
         )
 
-    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
         need("deltalake", "delta")
         check_no_epoch(schema)
         check_key(self.key, to_arrow(schema))
         try:
-            self._check_table(schema)
-            query = started(checkpoint)
+            is_there = self._check_table(schema, to_make)
+            query = started(checkpoint) if is_there else None
             delivered = self._delivered(self._open(), query) if query else None
         except (OSError, _delta_error()) as error:
             told = hushed(str(error), self.storage_options.values())
@@ -94,22 +97,31 @@ class DeltaSink(ArrowSink):
     def __str__(self) -> str:
         return f"the Delta table {self.uri.removeprefix('file://').rstrip('/')}"
 
+    @property
+    def place(self) -> str:
+        """One text for one table, however its path is written."""
+        path = self.uri.removeprefix("file://")
+        return str(self) if "://" in path else f"the Delta table {os.path.abspath(path)}"
+
     def _open(self) -> "DeltaTable":
         from deltalake import DeltaTable
 
         return DeltaTable(self.uri, storage_options=self.storage_options)
 
-    def _check_table(self, schema: StructType) -> None:
-        """Make the table if it is missing; refuse one that does not fit."""
+    def _check_table(self, schema: StructType, to_make: bool) -> bool:
+        """Refuse a table that does not fit, and tell whether there is one; if missing, make it."""
         from deltalake import DeltaTable
 
         _delta_schema(to_arrow(schema))
         if not DeltaTable.is_deltatable(self.uri, self.storage_options):
+            if not to_make:
+                return False
             made = _delta_schema(to_arrow(with_epoch(schema)))
             options = self.storage_options
             DeltaTable.create(self.uri, made, mode="ignore", storage_options=options)
         self._table = pa.schema(self._open().schema())
         self._columns = columns_to_write(str(self), self._table, to_arrow(schema))
+        return True
 
     def _write(self, table: "DeltaTable", outputs: Outputs, mark: "CommitProperties") -> None:
         from deltalake import write_deltalake
