@@ -11,11 +11,15 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo check test soak flakes bench experiments lint java
+.PHONY: demo shop check test soak flakes bench experiments lint java
 .NOTPARALLEL:
 
 demo: java $(STAMP)
 	$(BIN)/python examples/live_migration.py
+
+# In PostgreSQL: SHOP_DSN names a database of yours, else a server of its own is started.
+shop: java $(STAMP)
+	$(BIN)/python -m examples.shop
 
 # What one runs while working. Without Java: a test that starts Spark unmarked fails here.
 check: $(STAMP)

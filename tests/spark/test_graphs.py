@@ -139,6 +139,16 @@ def test_what_cannot_be_one_query_is_refused_before_it_starts(
     mixed = words.union(stranger).aggregate("both", key="word", n=gw.count())
     with pytest.raises(gw.ConfigError, match="two Spark sessions"):
         mixed.to(output)
+    with pytest.raises(gw.ConfigError, match="two Spark sessions"):
+        words.join("pairs", stranger, on="word").to(output)
+    others = stranger.aggregate("others", key="word", n=gw.count())
+    with pytest.raises(gw.ConfigError, match="two Spark sessions"):
+        gw.query(counts.to(gw.console()), others.to(output))
+    nothing: Any = print
+    with pytest.raises(gw.ConfigError, match=r"transform\(print\) .* DataFrame; it returned None"):
+        words.transform(nothing)
+    with pytest.raises(gw.ConfigError, match=r"transform\(print\) .* DataFrame; it returned None"):
+        counts.transform(nothing)
     with pytest.raises(gw.ConfigError, match="a DataFrame and another a schema"):
         words.union(gw.stream(WORDS)).aggregate("both", key="word", n=gw.count()).to(output)
     assert not (tmp_path / "checkpoint").exists()

@@ -184,7 +184,7 @@ def test_without_bounds_a_semi_join_keeps_a_key_of_the_right_once() -> None:
         ({"within": ("0 s", "1 s"), "delay": "0 s"}, "needs the column of the event time"),
         (WITHIN | {"within": ("5 s", "-5 s")}, "nothing is within '5 s' and '-5 s'; swap the boun"),
         (WITHIN | {"within": "5 s"}, "within=... takes two bounds"),
-        (WITHIN | {"delay": "-5 s"}, "'-5 s' is no duration"),
+        (WITHIN | {"delay": "-5 s"}, "'-5 s' is negative, as only the bounds of a join may be"),
         (WITHIN | {"time": "price"}, "on the right, time column 'price' is not in the input"),
         (WITHIN | {"time": ("price", "user")}, "cast one of them"),
         (WITHIN | {"time": ("at", "at", "at")}, "time is a column, or one of the left and one of"),

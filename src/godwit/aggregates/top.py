@@ -1,6 +1,6 @@
 """The records with the largest values of a column, or the smallest."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,7 +135,7 @@ def top(n: int, *, by: str, of: str | Sequence[str], smallest: bool = False) -> 
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ConfigError(f"top() keeps at least one record, not {n!r}")
-    names = (of,) if isinstance(of, str) else tuple(of)
+    names = (of,) if isinstance(of, str) else tuple(of) if isinstance(of, Iterable) else ()
     if not names:
         raise ConfigError("top() needs the columns to keep of each record; name them in of=[...]")
     for name in names:

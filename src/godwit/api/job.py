@@ -39,7 +39,8 @@ def query(*jobs: Job) -> Job:
     for job in jobs:
         if not isinstance(job, Job):
             raise ConfigError(
-                f"a query is made of streams that end in sinks, stream.to(sink), not of {job!r}"
+                "a query is made of streams that end in sinks, gw.query(one.to(sink), ...), not of "
+                f"{job!r}"
             )
     flow = Dataflow(tuple(end for job in jobs for end in job._flow.ends))
     flow.check()
@@ -61,6 +62,9 @@ class Job:
     """
 
     _flow: Dataflow
+
+    def __repr__(self) -> str:
+        return f"<Job of {', '.join(self._flow.operators)}>"
 
     def start(
         self,

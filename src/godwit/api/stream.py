@@ -20,7 +20,7 @@ from godwit.model.time import Duration, micros
 from godwit.operators.aggregate import AggregateOperator
 from godwit.operators.base import Operator
 from godwit.operators.deduplicate import Deduplicate
-from godwit.operators.definition import defining
+from godwit.operators.definition import column_names, defining
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.expiring import Expiring
 from godwit.operators.forms import Form
@@ -265,9 +265,8 @@ class Stream:
         (this stream) or "right" (`other`). The watermark is that of the input that is behind. What
         a sink `late` gets has a column `side` besides, which is "left" or "right".
         """
-        keys = [key] if isinstance(key, str) else list(key)
-        join = SideBySide((*keys, time))
         with defining(name):
+            join = SideBySide((*column_names("key", key), time))
             both = self._beside(other, join)
 
         def define(input: pa.Schema) -> Sequence[Step]:
@@ -360,6 +359,8 @@ class Stream:
 
     def transform(self, function: Transform) -> Stream:
         """Ordinary DataFrame code between or after stateful operators; it must be deterministic."""
+        if not callable(function):
+            raise ConfigError(f"transform takes a function of a DataFrame, not {function!r}")
         return self._of(function, self)
 
     def to(self, sink: Sink) -> Job:

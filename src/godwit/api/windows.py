@@ -11,12 +11,13 @@ from godwit.errors import ConfigError
 from godwit.model.schema import to_ddl
 from godwit.model.time import Duration
 from godwit.operators.base import Horizon
-from godwit.operators.definition import check_window_time, defining, find
+from godwit.operators.definition import check_window_time, column_names, defining, find
 from godwit.operators.event_machine import EventMachine
 from godwit.operators.forms import Form, List, Value
 from godwit.operators.panes import Panes, pane
 from godwit.operators.sessions import Sessions
 from godwit.operators.state_machine import StateMachine
+from godwit.operators.user_function import check_function
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import (
     END,
@@ -45,6 +46,7 @@ def aggregated(
     """An operator that aggregates the records of windows, with what has to be done to records of
     `schema` before."""
     with defining(name):
+        keys = column_names("key", key)
         if not isinstance(window, Sliding | Session):
             raise ConfigError(
                 f"{window!r} does not aggregate; give tumbling, sliding or session, or see "
@@ -54,15 +56,15 @@ def aggregated(
         assert time is not None
         assert delay is not None
         if isinstance(window, Session) and isinstance(window.gap, str):
-            _check_until(window.gap, time, [key] if isinstance(key, str) else key, schema)
+            _check_until(window.gap, time, keys, schema)
     options: dict[str, Any] = {"time": time, "delay": delay}
     if isinstance(window, Session):
         before = [Lasting(time, window.gap)] if isinstance(window.gap, str) else []
-        return [*before, Sessions.define(name, key, functions, schema, window, **options)]
+        return [*before, Sessions.define(name, keys, functions, schema, window, **options)]
     overlapping = window.slide < window.length
     assign = AssignPane(time, window, pane(window)) if overlapping else Assign(time, window)
     define = (Panes if overlapping else Windowed).define
-    return [assign, define(name, key, functions, assign.columns(schema), window, **options)]
+    return [assign, define(name, keys, functions, assign.columns(schema), window, **options)]
 
 
 def collect(
@@ -77,9 +79,10 @@ def collect(
 ) -> Sequence[Step]:
     """An operator that keeps the records of windows and applies a function to each that closes,
     with what has to be done to records of `schema` before."""
-    keys = [key] if isinstance(key, str) else list(key)
     before: list[Step] = []
     with defining(name):
+        keys = column_names("key", key)
+        check_function(apply)
         if isinstance(window, Counted):
             if delay is not None:
                 raise ConfigError("a counted window has no event time; leave the delay out")

@@ -67,6 +67,8 @@ def parse(ddl: str) -> pa.Schema:
       count lnog
             ^
     """
+    if not isinstance(ddl, str):
+        raise ConfigError(f"columns are a text such as 'user string, n long', not {ddl!r}")
     reader = _Reader(ddl)
     fields = reader.fields()
     reader.expect_end()

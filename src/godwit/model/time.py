@@ -41,6 +41,8 @@ def micros(duration: Duration) -> int:
     if isinstance(duration, timedelta):
         return duration // timedelta(microseconds=1)
     text = str(duration).lower()
+    if isinstance(duration, str) and text.lstrip().startswith("-"):
+        raise ConfigError(f"'{duration}' is negative, as only the bounds of a join may be")
     total, place = 0.0, 0
     while part := _PART.match(text, place):
         unit = part[2] if part[2] in _UNITS else part[2].removesuffix("s")

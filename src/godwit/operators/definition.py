@@ -52,9 +52,18 @@ def find(role: str, name: str, input: pa.Schema) -> pa.Field:
     return input.field(found[0])
 
 
+def column_names(role: str, given: str | Iterable[str]) -> list[str]:
+    """One column, or several, as a user names them."""
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"the {role} is a column or a list of columns, by name, not {given!r}")
+    return list(given)
+
+
 def key_schema(key: str | Sequence[str], input: pa.Schema) -> pa.Schema:
     """The fields of the key; nulls are ordinary key values, so all of them are nullable."""
-    names = [key] if isinstance(key, str) else list(key)
+    names = column_names("key", key)
     schema = pa.schema([pa.field(name, find("key", name, input).type) for name in names])
     check_key(schema)
     check_names(schema)

@@ -1,8 +1,8 @@
 """What a join is asked for: its columns by name, its bounds in time, and whether both fit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 import pyarrow as pa
 
@@ -63,14 +63,16 @@ class Joining:
                 "within=... needs the column of the event time, time=..., and delay=..., how far "
                 "it may be behind the newest time seen"
             )
-        times = (time, time) if isinstance(time, str) else tuple(time)
-        if len(times) != 2:
-            raise ConfigError(f"time is a column, or one of the left and one of the right: {time}")
+        times = _both(time)
+        if times is None:
+            raise ConfigError(
+                f"time is a column, or one of the left and one of the right, not {time!r}"
+            )
         for pair in names:
             for name, other in zip(pair, times, strict=True):
                 if name == other:
                     raise ConfigError(f"its time '{name}' cannot be in the key")
-        return cls(how, names, _bounds(within), (times[0], times[1]))
+        return cls(how, names, _bounds(within), times)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -116,13 +118,15 @@ class Joining:
 
 def _pairs(on: On) -> tuple[tuple[str, str], ...]:
     """The names of each key column on both sides."""
+    if not isinstance(on, Iterable):
+        raise ConfigError(f"on=... takes the key, a column or several or pairs, not {on!r}")
     given = [on] if isinstance(on, str) else on.items() if isinstance(on, Mapping) else on
     pairs: list[tuple[str, str]] = []
     for one in given:
-        pair = (one, one) if isinstance(one, str) else tuple(one)
-        if len(pair) != 2:
+        pair = _both(one)
+        if pair is None:
             raise ConfigError(f"a key is a column of both, or a pair of them, not {one!r}")
-        pairs.append((pair[0], pair[1]))
+        pairs.append(pair)
     for side, kind in enumerate(("left", "right")):
         names = [pair[side] for pair in pairs]
         if twice := [name for name in names if names.count(name) > 1]:
@@ -130,9 +134,19 @@ def _pairs(on: On) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _both(given: Any) -> tuple[str, str] | None:
+    """A name on the left and on the right: the same, or a pair; None if it is neither."""
+    if isinstance(given, str):
+        return given, given
+    pair = tuple(given) if isinstance(given, Sequence) else ()
+    return (pair[0], pair[1]) if len(pair) == 2 else None
+
+
 def _bounds(within: tuple[Duration, Duration]) -> Bounds:
-    if isinstance(within, str) or len(within) != 2:
-        raise ConfigError(f"within=... takes two bounds, as in ('-5 minutes', '0 s'), not {within}")
+    if isinstance(within, str) or not isinstance(within, Sequence) or len(within) != 2:
+        raise ConfigError(
+            f"within=... takes two bounds, as in ('-5 minutes', '0 s'), not {within!r}"
+        )
     lower, upper = map(_signed, within)
     if lower > upper:
         raise ConfigError(f"nothing is within '{within[0]}' and '{within[1]}'; swap the bounds")

@@ -66,6 +66,11 @@ def _find(plan: Any) -> str | None:
 
 def check_source(rows: DataFrame) -> None:
     """Refuse what a query cannot be over."""
+    if not isinstance(rows, DataFrame):
+        raise ConfigError(
+            "godwit.stream takes a streaming DataFrame, spark.readStream..., or its columns, such "
+            f"as 'user string, at timestamp', not {rows!r}"
+        )
     if not rows.isStreaming:
         raise ConfigError("godwit.stream needs a streaming DataFrame: use spark.readStream")
     if stateful := stateful_node(rows):
@@ -79,4 +84,13 @@ def schema_after(
     spark: SparkSession, code: Callable[..., DataFrame], *schemas: StructType
 ) -> StructType:
     """What DataFrame code makes of the columns of its inputs."""
-    return code(*(spark.createDataFrame([], schema) for schema in schemas)).schema
+    rows = code(*(spark.createDataFrame([], schema) for schema in schemas))
+    check_frame(code, rows)
+    return rows.schema
+
+
+def check_frame(code: Callable[..., DataFrame], rows: DataFrame) -> None:
+    """Refuse DataFrame code that returns something else."""
+    if not isinstance(rows, DataFrame):
+        name = getattr(code, "__name__", None) or repr(code)
+        raise ConfigError(f"transform({name}) must return a DataFrame; it returned {rows!r}")

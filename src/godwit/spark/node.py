@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.operators.base import Operator
-from godwit.spark.logical_plan import check_source, schema_after
+from godwit.spark.logical_plan import check_frame, check_source, schema_after
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_arrow, to_spark
 from godwit.spark.windows import Preparation
@@ -90,6 +90,7 @@ def coded(code: Code, *inputs: Node, spark: SparkSession | None = None) -> Node:
     frames = [one.rows for one in inputs if one.rows is not None]
     if len(frames) == len(inputs):
         rows = code(*frames)
+        check_frame(code, rows)
         check_source(rows)
         return Node(code, inputs, rows.schema, rows)
     spark = spark or _session(inputs)

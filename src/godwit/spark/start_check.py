@@ -15,6 +15,7 @@ from godwit.log.spark_log import METADATA, OFFSETS
 from godwit.spark.dataflow import Dataflow, operators_of
 from godwit.spark.executors import done, prepare
 from godwit.spark.sinks.lake_sink import LakeSink
+from godwit.spark.sinks.sink import Maker
 from godwit.spark.unpicklable import check_operators
 from godwit.spark.unread_files import FileSource
 from godwit.storage.directories import check_writable, lies_in
@@ -57,11 +58,18 @@ def check_start(
     the output."""
     hush_pandas()
     check_operators(operators_of(flow))
+    writing = [sink for _, sink in flow.outlets if isinstance(sink, LakeSink) and sink.by_tasks]
+    check_python(spark, *(sink.module for sink in writing))
+    makers, others = [], []
     for node, sink in flow.outlets:
         assert node.schema is not None  # of a flow over DataFrames
-        sink.check(spark, node.schema, checkpoint)
-    writing = [sink for _, sink in flow.ends if isinstance(sink, LakeSink) and sink.by_tasks]
-    check_python(spark, *(sink.module for sink in writing))
+        if isinstance(sink, Maker):
+            makers.append((sink, node.schema))
+            sink.refuse(spark, node.schema, checkpoint)
+        else:
+            others.append((sink, node.schema))
+    for sink, schema in [*others, *makers]:  # so nothing is made while one refuses the output
+        sink.check(spark, schema, checkpoint)
 
 
 def hush_pandas() -> None:

@@ -45,7 +45,7 @@ atomic and durable, which local filesystems have
     """
     if isinstance(location, Store):
         return _given(location, to_write, durable)
-    text = fspath(location)
+    text = _text(location, "checkpoint")
     scheme = match[1] if (match := _SCHEME.match(text)) else "file"
     if (opened := _STORES.get(scheme.lower())) is None:
         raise _unfit(text, scheme, "checkpoint")
@@ -54,10 +54,18 @@ atomic and durable, which local filesystems have
 
 def local_directory(location: str | PathLike[str], purpose: Purpose) -> Path:
     """The absolute path that a location to write to names, which must be on a local filesystem."""
-    text = fspath(location)
+    text = _text(location, purpose)
     path = _path(text, purpose)
     _check_mounted(text, path, purpose)
     return path
+
+
+def _text(location: str | PathLike[str], purpose: Purpose) -> str:
+    if not isinstance(location, str | PathLike):
+        raise ConfigError(
+            f"a {purpose} needs a location: a local path or a file: URL, not {location!r}"
+        )
+    return fspath(location)
 
 
 def _given(store: Store, to_write: bool, durable: bool | None) -> Store:

@@ -11,13 +11,14 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
 from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import query_id
-from godwit.spark.sinks.sink import EPOCH, FileTaker
+from godwit.spark.sinks.sink import EPOCH, FileTaker, Maker
 from godwit.storage.location import open_store
 
 PLACE: Final = "a row's place in its epoch"  # a column's name while rows are told apart
@@ -58,13 +59,24 @@ def filled(
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class ArrowSink(FileTaker):
+class ArrowSink(FileTaker, Maker):
     """Takes the rows of an epoch as Arrow batches: from the files of the operator, or out of the
     DataFrame code behind it."""
 
     @property
     def place(self) -> str:
         return str(self)
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        self.prepare(schema, checkpoint, to_make=True)
+
+    def refuse(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        self.prepare(schema, checkpoint, to_make=False)
+
+    @abstractmethod
+    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
+        """Refuse what does not fit; make what is missing, if it is `to_make`."""
+        ...
 
     @abstractmethod
     def take(self, outputs: Outputs, commit: str) -> None:
@@ -147,6 +159,8 @@ def check_key(key: Sequence[str], columns: pa.Schema) -> None:
 
 def as_key(key: str | Sequence[str] | None) -> tuple[str, ...]:
     """The columns of a key, as a user writes it."""
+    if key is not None and not isinstance(key, str | Sequence):
+        raise ConfigError(f"the sink's key is a column or a list of columns, by name, not {key!r}")
     return (key,) if isinstance(key, str) else tuple(key or ())
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
@@ -33,7 +33,7 @@ BOUNDS: Final = "delta.dataSkippingNumIndexedCols"  # of how many columns a file
 
 
 def delta(
-    uri: str,
+    uri: str | PathLike[str],
     *,
     key: str | Sequence[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -47,6 +47,8 @@ def delta(
     >>> delta("s3://lake/counts", key="word")
     DeltaSink(uri='s3://lake/counts', key=('word',))
     """
+    if not isinstance(uri, str | PathLike):
+        raise ConfigError(f"the sink gw.delta needs the path or URL of a table, not {uri!r}")
     return DeltaSink(str(uri), as_key(key), dict(storage_options or {}))
 
 
@@ -70,13 +72,13 @@ class DeltaSink(LakeSink):
             + (", unless they have the same key" if self.key else "")
         )
 
-    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
         need("deltalake", "delta")
         check_no_epoch(schema)
         check_key(self.key, to_arrow(schema))
         try:
-            self._check_table(schema)
-            query = started(checkpoint)
+            is_there = self._check_table(schema, to_make)
+            query = started(checkpoint) if is_there else None
             delivered = self._delivered(self._open(), query) if query else None
         except (OSError, _delta_error()) as error:
             told = hushed(str(error), self.storage_options.values())
@@ -132,12 +134,14 @@ class DeltaSink(LakeSink):
 
         return DeltaTable(self.uri, storage_options=self.storage_options)
 
-    def _check_table(self, schema: StructType) -> None:
-        """Make the table if it is missing; refuse one that does not fit."""
+    def _check_table(self, schema: StructType, to_make: bool) -> bool:
+        """Refuse a table that does not fit, and tell whether there is one; if missing, make it."""
         from deltalake import DeltaTable
 
         _delta_schema(to_arrow(schema))
         if not DeltaTable.is_deltatable(self.uri, self.storage_options):
+            if not to_make:
+                return False
             columns = to_arrow(with_epoch(schema))
             DeltaTable.create(
                 self.uri,
@@ -149,6 +153,7 @@ class DeltaSink(LakeSink):
             )
         self._table = pa.schema(self._open().schema())
         self._columns = columns_to_write(str(self), self._table, to_arrow(schema))
+        return True
 
     def _once(self, epoch: int, commit: str, change: "Callable[[CommitProperties], None]") -> None:
         """Change the table with the mark of a commit, which conflicts with one of its query."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from godwit.errors import ConfigError
 from godwit.spark.sinks.sink import Sink
 
 
@@ -15,6 +16,8 @@ def foreach_batch(function: Callable[[DataFrame, int], None]) -> Sink:
     >>> foreach_batch(lambda rows, epoch: rows.show()).guarantee.partition(":")[0]
     'at least once'
     """
+    if not callable(function):
+        raise ConfigError(f"foreach_batch takes a function of rows and epoch, not {function!r}")
     return FunctionSink(function)
 
 

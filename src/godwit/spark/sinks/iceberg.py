@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
@@ -70,11 +69,11 @@ class IcebergSink(LakeSink):
             "other queries are left as they are"
         )
 
-    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
         need("pyiceberg.io.pyarrow", "iceberg")
         check_no_epoch(schema)
         try:
-            delivered = self._check_table(schema, started(checkpoint))
+            delivered = self._check_table(schema, started(checkpoint), to_make)
         except ConfigError:
             raise
         except Exception as error:  # catalogs have any
@@ -108,12 +107,16 @@ class IcebergSink(LakeSink):
     def __str__(self) -> str:
         return f"the Iceberg table {self.table}"
 
-    def _check_table(self, schema: StructType, query: str | None) -> Delivered | None:
-        """Make the table if it is missing; refuse one that does not fit. What it has of a query."""
+    def _check_table(
+        self, schema: StructType, query: str | None, to_make: bool
+    ) -> Delivered | None:
+        """Refuse a table that does not fit; if missing, make it. What it has of a query."""
         from pyiceberg.catalog import load_catalog
 
         self._opened = load_catalog(self.catalog, **self.properties)
         if not self._opened.table_exists(self.table):
+            if not to_make:
+                return None
             self._make(self._opened, to_arrow(with_epoch(schema)))
         table = self._load()
         output = pa.schema(

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
@@ -85,7 +85,7 @@ class KafkaSink(ArrowSink):
             "as they are"
         )
 
-    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
         need("confluent_kafka.admin", "kafka")
         self._opened, self._is_raw = None, "value" in schema.names
         if self._is_raw:
@@ -96,8 +96,8 @@ class KafkaSink(ArrowSink):
         from confluent_kafka import KafkaException
 
         try:
-            self._check_topics()
-            query = started(checkpoint)
+            is_there = self._check_topics(to_make)
+            query = started(checkpoint) if is_there else None
             delivered = self._delivered(query) if query else None
         except KafkaException as error:
             raise ConfigError(f"{self} cannot be used: {error.args[0].str()}") from error
@@ -150,7 +150,8 @@ class KafkaSink(ArrowSink):
                     "binary there: cast it"
                 )
 
-    def _check_topics(self) -> None:
+    def _check_topics(self, to_make: bool) -> bool:
+        """Refuse a topic that is missing, and tell whether that of markers is there, or make it."""
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
@@ -159,6 +160,8 @@ class KafkaSink(ArrowSink):
         if self.topic not in there:
             raise ConfigError(f"{self} does not exist; create it, or name another one")
         if self.marker_topic not in there:
+            if not to_make:
+                return False
             new = NewTopic(self.marker_topic, 1, config={"cleanup.policy": "compact"})
             try:
                 admin.create_topics([new], request_timeout=TIMEOUT)[self.marker_topic].result()
@@ -168,6 +171,7 @@ class KafkaSink(ArrowSink):
                     f"({error}); create it with cleanup.policy=compact, or name another "
                     "marker_topic"
                 ) from error
+        return True
 
     def _messages(self, rows: DataFrame, epoch: int) -> DataFrame:
         """Rows as messages, of which Spark makes the JSON."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
@@ -63,12 +62,12 @@ class PostgresSink(ArrowSink):
             "another query's output is refused"
         )
 
-    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
         need("adbc_driver_postgresql.dbapi", "postgres")
         check_no_epoch(schema)
         check_key(self.key, to_arrow(schema))
         try:
-            with self._transaction() as cursor:
+            with self._transaction(to_keep=to_make) as cursor:
                 if _one(cursor, "SELECT current_setting('server_version_num')::int") < OLDEST:
                     raise ConfigError(f"{self} is in a server older than PostgreSQL 15; update it")
                 if not self._columns_there(cursor):
@@ -103,13 +102,17 @@ class PostgresSink(ArrowSink):
         return f"the PostgreSQL table {self.table.removeprefix('public.')}"
 
     @contextmanager
-    def _transaction(self) -> "Iterator[Cursor]":
-        """A connection for one transaction, which an error rolls back."""
+    def _transaction(self, to_keep: bool = True) -> "Iterator[Cursor]":
+        """A connection for one transaction, which an error rolls back; so it is if not `to_keep`.
+
+        Also for what it makes: PostgreSQL takes tables back.
+        """
         from adbc_driver_postgresql import dbapi
 
         with dbapi.connect(self.dsn) as connection, connection.cursor() as cursor:
             yield cursor
-            connection.commit()
+            if to_keep:
+                connection.commit()
 
     def _lock(self, cursor: "Cursor", query: str, checkpoint: str) -> Delivered:
         """What the table has of a query, which nobody else changes until this transaction ends."""

@@ -73,6 +73,18 @@ class Placed(Protocol):
         ...
 
 
+class Maker(ABC):
+    """What a sink inherits whose `check` makes something beyond this process, such as a table.
+
+    All of a query `refuse` before one of them makes anything. No protocol, like `FileTaker`.
+    """
+
+    @abstractmethod
+    def refuse(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        """Raise what `check` would, and make nothing."""
+        ...
+
+
 class FileTaker(ABC):
     """What a sink inherits if it can take the files of an epoch's outputs instead of a DataFrame
     over them. No protocol: a sink of a user's with a method of this name is not meant."""

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
-from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch, with_epoch
+from godwit.spark.sinks.sink import EPOCH, Maker, Sink, check_no_epoch, with_epoch
 
 
 def table(name: str) -> Sink:
@@ -19,7 +19,7 @@ def table(name: str) -> Sink:
 
 
 @dataclass(frozen=True, slots=True)
-class TableSink:
+class TableSink(Maker):
     """A partition an epoch, overwritten as a whole."""
 
     name: str
@@ -40,10 +40,14 @@ class TableSink:
         )
 
     def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
-        check_no_epoch(schema)
+        self.refuse(spark, schema, checkpoint)
         if not spark.catalog.tableExists(self.name):
             ddl = with_epoch(schema).toDDL()
             spark.sql(f"CREATE TABLE {self.name} ({ddl}) PARTITIONED BY ({EPOCH})")
+
+    def refuse(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+        check_no_epoch(schema)
+        if not spark.catalog.tableExists(self.name):
             return
         columns = spark.catalog.listColumns(self.name)
         if [column.name for column in columns if column.isPartition] != [EPOCH]:
