@@ -11,12 +11,13 @@ from pathlib import Path
 from pyspark import cloudpickle
 
 import godwit as gw
+from godwit.log.history import History
 from tests.support import column_workloads, timed_workloads
 from tests.support.feed import Feed
 from tests.support.kills import graph_parts
 from tests.support.kills.application import RETENTION, session
 from tests.support.kills.graph import SOURCES, make_sinks
-from tests.support.kills.story import Move, Story
+from tests.support.kills.story import BINS, Move, Story
 
 # Tasks get functions of these as they are: to import the modules takes long.
 for module in (column_workloads, timed_workloads, graph_parts):
@@ -45,10 +46,13 @@ def main(home: str, java: str, seed: int, life: int, dsn: str | None) -> None:
     sources = {name: gw.stream(feeds[name].stream(spark), name=name) for name in graph.sources}
     job = graph.job(sources, make_sinks(graph, here, dsn))
     write(story, life)
+    # A life that was killed before the first intent has left nothing, no number of bins either.
+    has_bins = list(History(here / "checkpoint").intents())
+    bins = story.lives[life].bins or (None if has_bins else BINS[0])
     query = job.start(
         here / "checkpoint",
         workers=story.lives[life].workers,
-        options=gw.Options(bins=story.lives[life].bins, retention=RETENTION),
+        options=gw.Options(bins=bins, retention=RETENTION),
     )
     for batch in story.lives[life].batches:
         for move in batch.moves:
