@@ -244,7 +244,7 @@ def test_keys_expire_by_a_ttl() -> None:
         "ttl": "10 s",
     }
     stream = gw.stream(columns).vectorised(
-        "v", key="k", function=add, state="n long", ttl="10 s", **output
+        "v", key="k", function=add, state="n long", **output
     )
     sim = Simulation(stream.to(gw.files("out")))
     for k, second in (("a", 0), ("b", 20), ("b", 21), ("a", 22)):
