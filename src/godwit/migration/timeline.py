@@ -238,7 +238,7 @@ class Timeline:
                     f"operator '{self.operator}' cannot have {plural(bins, 'bin')}: bins {first} "
                     f"and {other} of {self.routing.bins:,} would be one, which {why} "
                     f"{routing.owners[first]} and {routing.owners[other]}; ask for at least "
-                    f"{fewest:,} bins, or {what}"
+                    f"{plural(fewest, 'bin')}, or {what}"
                 )
 
     def _opened(self) -> str:
