@@ -31,7 +31,7 @@ class BenchResults:
         measured = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": git("rev-parse", "HEAD"),
-            "changed": bool(git("status", "--porcelain", "src", "lab")),
+            "changed": bool(git("status", "--porcelain", "src", "lab", ":!lab/results")),
         }
         self.cases.append({"case": dict(case), "measured": measured, **findings})
         self.save()
