@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from godwit.cli import main
+from godwit.cli.patience import Patience
 from godwit.log import History
 from godwit.migration.strategies import fluid
+from godwit.model.requests import parts_of
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, count
 from tests.support.command_line import Running
-from tests.support.simulated import COUNTS, WORDS, content, drive, publish
+from tests.support.simulated import COUNTS, WORDS, begin, content, drive, publish
 
 OTHERS = AggregateOperator.of("others", "word", {"rows": count()}, WORDS)
 BOTH = ("counts", "others")
+BRIEF = Patience(answer=0.05)
 
 
 @pytest.fixture
@@ -63,6 +67,27 @@ def test_bad_bins_change_nothing(
     assert query.command("apply", *arguments) == 2
     assert message in capsys.readouterr().err
     assert content(query.checkpoint) == before
+
+
+@pytest.mark.parametrize("before", [BOTH, BOTH[:1]], ids=["dropped", "added"])
+def test_commands_are_for_the_operators_of_the_newest_decision(
+    tmp_path: Path, before: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An epoch is decided with an operator more or less than the newest published one has."""
+    known = {"counts": COUNTS, "others": OTHERS}
+    publish(drive(tmp_path, *(known[name] for name in before), workers=2, bins=16), 0)
+    (tmp_path / "spark" / "commits").mkdir(parents=True)
+    (tmp_path / "spark" / "commits" / "0").touch()  # it has reached all sinks
+    now = BOTH if len(before) == 1 else BOTH[:1]
+    driver = drive(tmp_path, *(known[name] for name in now), drop={*before} - {*now})
+    begin(driver, 1)
+    for command in (["apply", "--bins", "64"], ["apply", "--workers", "4"]):
+        assert main([command[0], str(tmp_path), *command[1:]], BRIEF) == 3
+    (split, migrate) = History.inspect(tmp_path).requests.requests()
+    assert [[one.operator for one in parts_of(each)] for each in (split, migrate)] == [[*now]] * 2
+    assert main(["status", str(tmp_path)], BRIEF) == 0
+    told = capsys.readouterr().out
+    assert [f"\n{name}: 2 workers" in told for name in BOTH] == [name in now for name in BOTH]
 
 
 def test_a_command_without_an_operator_is_one_request_for_all(
