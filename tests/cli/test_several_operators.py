@@ -7,6 +7,8 @@ import pytest
 
 from godwit.cli import main
 from godwit.cli.patience import Patience
+from godwit.cli.watch import Sight, migration_of
+from godwit.inspect.overview import Overview
 from godwit.log import History
 from godwit.migration.strategies import fluid
 from godwit.model.requests import parts_of
@@ -93,16 +95,21 @@ def test_commands_are_for_the_operators_of_the_newest_decision(
 def test_a_command_without_an_operator_is_one_request_for_all(
     several: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert several.command("apply", "--workers", "3", "--strategy", "batched:2", "--watch") == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[-1].endswith("migration 1 is done")
-    assert "'counts' migration 1: 2 -> 3 workers" in told[0]
-    assert "'others' migration 1: 2 -> 3 workers" in told[0]
-    target = Routing.even(16, 2).spread(3)
-    assert [several.driver.routing(name) for name in BOTH] == [target, target]
-    assert History.inspect(several.checkpoint).requests.ids() == [1]
+    several.driver.requests.split(None, 4096)  # so that no command sees the end of a fluid one
+    assert several.command("apply", "--workers", "3", "--strategy", "fluid") == 0
+    sight = migration_of(BOTH, 2)(Overview.of(several.checkpoint))
+    assert isinstance(sight, Sight)
+    assert "'counts' migration 2: 2 -> 3 workers" in sight.text
+    assert "'others' migration 2: 2 -> 3 workers" in sight.text
+    assert several.command("apply", "--workers", "3", "--supersede", "--watch") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("migration 3 is done")
+    one, other = (several.driver.routing(name) for name in BOTH)
+    assert (one == other, one.workers, one.bins) == (True, 3, 4096)
+    assert History.inspect(several.checkpoint).requests.ids() == [1, 2, 3]
     assert several.command("apply", "--workers", "3") == 0
     assert "nothing to move" in capsys.readouterr().out
+    several.driver.requests.migrate_together(dict.fromkeys(BOTH, Routing.even(4096, 4)))
+    several.epoch()
     assert several.command("apply", "--bins", "32") == 0
     assert several.command("apply", "--bins", "64", "--operator", "others") == 0
     assert [several.driver.routing(name).bins for name in BOTH] == [32, 64]
