@@ -19,6 +19,7 @@ from godwit.operators.base import Operator
 from godwit.operators.late import KeepingLate
 from godwit.spark.logical_plan import source_names
 from godwit.spark.node import Later, LateRecords, Node, Source, walk
+from godwit.spark.sinks.kafka import check_ids
 from godwit.spark.sinks.sink import Placed, Sink
 from godwit.spark.types import to_spark
 
@@ -164,6 +165,7 @@ class Dataflow:
         for place, count in places.items():
             if count > 1:
                 raise ConfigError(f"two streams end in {place}; name another place for one of them")
+        check_ids(sink for _, sink in self.outlets)
         for node, sink in self.ends:
             if self._parents(node, dict.fromkeys(self.sources, (0,))).sources:
                 raise ConfigError(
