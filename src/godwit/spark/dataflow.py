@@ -20,6 +20,7 @@ from godwit.operators.base import Operator
 from godwit.operators.late import KeepingLate
 from godwit.spark.logical_plan import source_names
 from godwit.spark.node import Later, LateRecords, Node, Source, walk
+from godwit.spark.sinks.kafka import check_ids
 from godwit.spark.sinks.sink import Maker, Placed, Sink
 from godwit.spark.types import to_spark
 
@@ -171,6 +172,7 @@ class Dataflow:
                 raise ConfigError(
                     f"two streams end in {sink.place}; name another place for one of them"
                 )
+        check_ids(sink for _, sink in self.outlets)
         for node, sink in self.ends:
             if self._parents(node, dict.fromkeys(self.sources, (0,))).sources:
                 raise ConfigError(
