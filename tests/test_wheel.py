@@ -54,7 +54,7 @@ def test_each_sink_that_needs_a_package_has_an_extra(wheel: zipfile.ZipFile) -> 
 def test_an_import_loads_no_package_of_a_sink() -> None:
     """They may be missing, and take long."""
     packages = {"deltalake", "pyiceberg", "adbc_driver_manager", "psycopg", "confluent_kafka"}
-    program = f"import sys, godwit; print(*{packages} & {{name.split('.')[0] for name in sys.modules}})"
+    program = f"import sys, godwit; print(*{packages} & {{x.split('.')[0] for x in sys.modules}})"
     loaded = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )

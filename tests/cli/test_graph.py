@@ -42,7 +42,9 @@ def test_the_graph_of_a_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         row = {"shop": "a", "at": datetime(2026, 1, 1, 12) + timedelta(seconds=second)}
         simulation.feed(orders=[row], returns=[row], clicks=[row])
     assert main(["status", str(tmp_path / "checkpoint"), "--graph"]) == 0
-    assert capsys.readouterr().out == f"""\
+    assert (
+        capsys.readouterr().out
+        == f"""\
 changes: aggregate by shop in windows of 1 hour every 90 seconds
   from  source orders and source returns
   to    sizes, files in {tmp_path}/changes
@@ -66,6 +68,7 @@ once: deduplicate by n
   to    files in {tmp_path}/once
   3 workers, 64 bins, no event time
 """
+    )
 
 
 @pytest.mark.parametrize(

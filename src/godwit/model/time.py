@@ -78,10 +78,9 @@ def span(duration: int) -> str:
     >>> span(60_000_000), span(5_400_000_000), span(1_500_000)
     ('1 minute', '90 minutes', '1,500 ms')
     """
-    units = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
-    for unit, micros in units.items():
-        if duration and duration % micros == 0:
-            return plural(duration // micros, unit)
+    for unit in ("day", "hour", "minute", "second"):
+        if duration and duration % _UNITS[unit] == 0:
+            return plural(duration // _UNITS[unit], unit)
     return f"{duration // 1000:,} ms" if duration % 1000 == 0 else f"{duration:,} us"
 
 
