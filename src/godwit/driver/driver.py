@@ -27,7 +27,7 @@ from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import SPARK
-from godwit.log.spark_log import offsets_digest, query_id, source_offsets
+from godwit.log.spark_log import offsets_digest, planned_at, query_id, source_offsets
 from godwit.model.backlog import unread_offsets
 from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
@@ -143,8 +143,11 @@ class Driver:
         backlog: int | None = None,
         executors: Executors = NOWHERE,
         unread: UnreadFiles | None = None,
+        planned: float | None = None,
     ) -> Intent | Manifest:
         """Decide `epoch`, or return its intent, or its manifest if it is published already.
+
+        Its records are those that were there when it was `planned`, which is now if not told.
 
         A replay of an epoch that was decided but not published gets the same intent; only where its
         workers run is decided anew, from the `executors` that there are.
@@ -152,7 +155,7 @@ class Driver:
         held = self.placements.replicas() if executors else {}
         routings = {name: self.routing(name) for name in self.operators}
         self._before = Before(routings, backlog)
-        self._begun = self._clock()
+        self._begun = self._clock() if planned is None else planned
         with self.monitor:
             last = self.published.manifest
             if last is not None and epoch <= last.epoch:
@@ -214,7 +217,8 @@ class Driver:
                 "deleted or moved it? Restore the whole checkpoint from one backup",
             )
         left = unread_offsets(latest, source_offsets(spark, epoch))
-        return self.begin(epoch, query, offsets, left, executors, unread)
+        planned = planned_at(spark, epoch)
+        return self.begin(epoch, query, offsets, left, executors, unread, planned)
 
     def place(self, intent: Intent, executors: Executors) -> None:
         """Decide anew where the workers of an epoch run, since an executor was lost in it."""
