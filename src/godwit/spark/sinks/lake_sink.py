@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import ArrowSink, Outputs, hushed, read
 
@@ -58,7 +59,15 @@ class LakeSink(ArrowSink):
         ...
 
     def take(self, outputs: Outputs, commit: str) -> None:
-        self.put(outputs.epoch, commit, lambda writer: written(writer, outputs.read()))
+        self._put(outputs.epoch, commit, lambda writer: written(writer, outputs.read()))
+
+    def _put(self, epoch: int, commit: str, write: Callable[[Writer], list[File]]) -> None:
+        def told(writer: Writer) -> list[File]:
+            files = write(writer)
+            faults.reach("rows", "after", epoch)
+            return files
+
+        self.put(epoch, commit, told)
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         if not self.by_tasks:
@@ -68,7 +77,7 @@ class LakeSink(ArrowSink):
         def write(writer: Writer) -> list[File]:
             return self._told(writer, rows.mapInArrow(partial(_in_task, writer, str(self)), FILE))
 
-        self.put(epoch, commit, write)
+        self._put(epoch, commit, write)
 
     def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
         """Copy outputs: small ones in the driver, large ones each in a task."""
@@ -80,7 +89,7 @@ class LakeSink(ArrowSink):
             copy = partial(_copy_in_task, writer, str(self), outputs)
             return self._told(writer, tasks.mapInArrow(copy, FILE))
 
-        self.put(epoch, commit, write)
+        self._put(epoch, commit, write)
         return True
 
     def _told(self, writer: Writer, job: DataFrame) -> list[File]:
