@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
@@ -115,6 +115,12 @@ class KafkaSink(ArrowSink):
             raise ConfigError(f"{self} cannot be used: {error.args[0].str()}") from error
         if delivered:
             delivered.check_start(checkpoint, str(self))
+
+    def identity(self, spark: SparkSession) -> Hashable:
+        from confluent_kafka.admin import AdminClient
+
+        cluster = AdminClient(self._settings()).list_topics(self.topic, timeout=TIMEOUT).cluster_id
+        return cluster or tuple(sorted(self.bootstrap_servers.split(","))), self.topic
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         super().deliver(epoch, rows if self._is_raw else self._messages(rows, epoch), commit, count)

@@ -1,12 +1,13 @@
 """Outputs in a table of a PostgreSQL database."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
@@ -89,6 +90,15 @@ class PostgresSink(ArrowSink):
         self._checkpoint = checkpoint
         if delivered.epoch >= 0:
             delivered.check_start(checkpoint, str(self))
+
+    def identity(self, spark: SparkSession) -> Hashable:
+        with self._transaction() as cursor:
+            cursor.execute(
+                "SELECT system_identifier, current_database(), to_regclass($1)::oid::bigint "
+                "FROM pg_control_system()",
+                (self._target,),
+            )
+            return cursor.fetchone()
 
     def take(self, outputs: Outputs, commit: str) -> None:
         epoch, query = outputs.epoch, commit.partition("/")[0]
