@@ -5,12 +5,12 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from godwit.errors import FencedError
+from godwit.errors import ConfigError, FencedError
 from godwit.spark.epoch import Engine
 from godwit.spark.sinks.kafka import ProducerLostError
 
 TAKEN = FencedError("checkpoint", 1, 2)
-LOST = ProducerLostError("another program sends with the transactional id")
+LOST = ProducerLostError("the Kafka topic counts has lost the transactional id")
 
 
 def deliver(sinks: int, *events: Exception | None) -> list[str]:
@@ -30,7 +30,7 @@ def deliver(sinks: int, *events: Exception | None) -> list[str]:
     engine._deliver_to.side_effect = lambda spark, node, sink, manifest: happen(f"sink {sink}")
     try:
         Engine._deliver(cast(Any, engine), MagicMock(), MagicMock(epoch=0))
-    except (FencedError, ProducerLostError) as error:
+    except (FencedError, ConfigError) as error:
         seen.append(type(error).__name__)
     return seen
 
@@ -42,7 +42,7 @@ def deliver(sinks: int, *events: Exception | None) -> list[str]:
         ([None, None, TAKEN], ["check", "sink 0", "check", "FencedError"]),
         ([None, LOST], ["check", "sink 0", "check", "sink 0", "check", "sink 1", "check"]),
         ([None, LOST, TAKEN], ["check", "sink 0", "check", "FencedError"]),
-        ([None, LOST, None, LOST], ["check", "sink 0", "check", "sink 0", "ProducerLostError"]),
+        ([None, LOST, None, LOST], ["check", "sink 0", "check", "sink 0", "ConfigError"]),
     ],
     ids=["whole", "taken over between sinks", "lost once", "lost to a new driver", "lost twice"],
 )

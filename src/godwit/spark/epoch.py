@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from godwit import faults
 from godwit.driver.driver import Driver
 from godwit.driver.published import INITIAL
-from godwit.errors import FencedError, GodwitError, IncompatibleError
+from godwit.errors import ConfigError, FencedError, GodwitError, IncompatibleError
 from godwit.inspect.report import EpochReport
 from godwit.log.intent import Intent
 from godwit.model.files import FileRef
@@ -241,7 +241,10 @@ class Engine:
                 self._deliver_to(spark, node, sink, manifest)
             except ProducerLostError:  # perhaps to an earlier driver, which woke up
                 self.driver.check()
-                self._deliver_to(spark, node, sink, manifest)
+                try:
+                    self._deliver_to(spark, node, sink, manifest)
+                except ProducerLostError as lost:
+                    raise ConfigError(str(lost)) from lost
             faults.reach("delivery", "after", epoch, number)
         faults.reach("sink", "after", epoch)
         self.driver.check()

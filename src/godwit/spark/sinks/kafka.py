@@ -67,11 +67,11 @@ def kafka(
     )
 
 
-class ProducerLostError(ConfigError):
+class ProducerLostError(Exception):
     """A producer can do nothing more; a new one finds out what of the epoch is there."""
 
 
-class _HiddenError(ConfigError):
+class _HiddenError(Exception):
     """There are markers behind an open transaction."""
 
 
@@ -130,20 +130,22 @@ class KafkaSink(ArrowSink):
         return self._is_raw and super().deliver_files(epoch, outputs, commit)
 
     def take(self, outputs: Outputs, commit: str) -> None:
-        """Raises ProducerLostError if another producer has begun with the same id, as a driver
-        does that was taken over before it had one, and that wakes up."""
+        """Raises ProducerLostError if the broker has fenced its producer: another one has begun
+        with the same id, as that of a driver that was taken over and wakes up."""
         from confluent_kafka import KafkaError, KafkaException
 
         try:
             self._take(outputs, commit)
+        except _HiddenError as error:
+            raise ConfigError(str(error)) from None
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED):
                 raise ProducerLostError(
-                    f"another program sends with the transactional id "
-                    f"{self._id(commit.partition('/')[0])} of {self}: an earlier driver of this "
-                    "query that still runs, or a query that names the same transactional_id; end "
-                    "it, or name another transactional_id for one of them"
+                    f"{self} has lost the transactional id {self._id(commit.partition('/')[0])}: "
+                    "to an earlier driver of this query that still runs, to a query that names the "
+                    "same, or because a transaction took longer than transaction.timeout.ms; end "
+                    "that driver, name another transactional_id, or raise the timeout in options"
                 ) from error
             if cause.fatal():
                 raise ProducerLostError(f"{self} has lost its producer: {cause.str()}") from error
