@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples.shop import __main__ as shop
+from tests.support import postgres
 
 
 @pytest.mark.spark
@@ -18,10 +19,11 @@ def test_the_shop_is_exactly_right(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("SHOP_DSN", raising=False)
-    monkeypatch.setattr(shop.postgres, "programs", lambda: None)
+    monkeypatch.setattr(postgres, "programs", lambda: None)
     monkeypatch.setattr(shop, "session", lambda *_: nullcontext(spark))
     monkeypatch.setattr(shop, "mkdtemp", lambda prefix: str(tmp_path))
-    for name, value in {"MINUTES": 13, "SECONDS_A_MINUTE": 0.0, "MOVE_AT": 4}.items():
+    short = {"MINUTES": 13, "SECONDS_A_MINUTE": 0.0, "WARM_UP": 1, "MOVE_AT": 3}
+    for name, value in short.items():
         monkeypatch.setattr(shop, name, value)
     shop.main()
     told = capsys.readouterr().out
@@ -29,5 +31,5 @@ def test_the_shop_is_exactly_right(
     assert re.search(r"([\d,]+) of \1 bins have moved: done", told)
     for result in ("orders", "visits", "bestsellers"):
         assert re.search(rf"{result}, Delta: [1-9][\d,]* rows, 0 wrong or missing", told)
-    assert re.search(r"  orders: [1-9]\d*; dropped by 'paid': [1-9]", told)
+    assert re.search(r"  clicks: ([1-9]\d*); dropped by 'visits': \1\n", told)
     assert "all of it is exactly right: True" in told
