@@ -107,16 +107,7 @@ class Driver:
         self.timelines = Timelines(
             journal, self.monitor, self.graph, first, begun, self.placements, clock
         )
-        self._asked_workers, self._asked_bins = workers, bins
-        if (before := journal.intent(begun)) is not None:
-            # A number that a program names counts until it names another one: in between,
-            # migrations and splits have the last word.
-            self.timelines.restart(
-                None if workers == before.asked_workers else workers,
-                None if bins == before.asked_bins else bins,
-            )
-            self._asked_workers = before.asked_workers if workers is None else workers
-            self._asked_bins = before.asked_bins if bins is None else bins
+        self.timelines.start(workers, bins)
         self._clock = clock
         self.demand = Demand(
             journal, self.monitor, self.timelines, self.placements, self.published, clock
@@ -194,8 +185,8 @@ class Driver:
                     watermarks=self.published.time.next(decision.finished),
                     sources=decision.sources,
                     dropped=decision.dropped,
-                    asked_workers=self._asked_workers,
-                    asked_bins=self._asked_bins,
+                    asked_workers=decision.asked_workers,
+                    asked_bins=decision.asked_bins,
                     backlog=backlog,
                     unread=unread,
                     placement=self.placements.state.record(),

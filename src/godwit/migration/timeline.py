@@ -96,7 +96,10 @@ class Timeline:
                 return self if self.finish is not None else replace(self, finish=next_epoch)
 
     def begin(self, epoch: Epoch, now: float, ready: Ready = NOTHING) -> Self:
-        """With the routing of `epoch`, which begins at the time `now`."""
+        """With the routing of `epoch`, which begins at the time `now`; one that has begun before is
+        decided, and changes nothing."""
+        if epoch <= self.begun:
+            return self
         routing = _apply(self.routing, self.scheduled, epoch)
         later = tuple(request for request in self.scheduled if request.last > epoch)
         begun = replace(self, begun=epoch, routing=routing, scheduled=later)

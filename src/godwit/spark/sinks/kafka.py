@@ -1,14 +1,15 @@
 """Outputs in a Kafka topic."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
@@ -36,6 +37,7 @@ MESSAGES: Final = pa.schema(
     }
 )
 TIMEOUT: Final = 60.0  # in seconds, for one thing that a broker is asked
+START_TIMEOUT: Final = 5.0  # for markers at a start, which an epoch reads again
 TAIL: Final = 100  # how many markers to look at first
 MARKERS: Final = 0  # the partition that they are in
 
@@ -62,6 +64,14 @@ def kafka(
     return KafkaSink(
         topic, bootstrap_servers, as_key(key), transactional_id, markers, dict(options or {})
     )
+
+
+class ProducerLostError(ConfigError):
+    """A producer can do nothing more; a new one finds out what of the epoch is there."""
+
+
+class _HiddenError(ConfigError):
+    """There are markers behind an open transaction."""
 
 
 @dataclass
@@ -98,11 +108,19 @@ class KafkaSink(ArrowSink):
         try:
             is_there = self._check_topics(to_make)
             query = started(checkpoint) if is_there else None
-            delivered = self._delivered(query) if query else None
+            delivered = self._delivered(query, START_TIMEOUT) if query else None
+        except _HiddenError:  # by a driver that was killed: the first epoch ends its transaction
+            return
         except KafkaException as error:
             raise ConfigError(f"{self} cannot be used: {error.args[0].str()}") from error
         if delivered:
             delivered.check_start(checkpoint, str(self))
+
+    def identity(self, spark: SparkSession) -> Hashable:
+        from confluent_kafka.admin import AdminClient
+
+        cluster = AdminClient(self._settings()).list_topics(self.topic, timeout=TIMEOUT).cluster_id
+        return cluster or tuple(sorted(self.bootstrap_servers.split(","))), self.topic
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         super().deliver(epoch, rows if self._is_raw else self._messages(rows, epoch), commit, count)
@@ -111,6 +129,26 @@ class KafkaSink(ArrowSink):
         return self._is_raw and super().deliver_files(epoch, outputs, commit)
 
     def take(self, outputs: Outputs, commit: str) -> None:
+        """Raises ProducerLostError if another producer has begun with the same id, as a driver
+        does that was taken over before it had one, and that wakes up."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self._take(outputs, commit)
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED):
+                raise ProducerLostError(
+                    f"another program sends with the transactional id "
+                    f"{self._id(commit.partition('/')[0])} of {self}: an earlier driver of this "
+                    "query that still runs, or a query that names the same transactional_id; end "
+                    "it, or name another transactional_id for one of them"
+                ) from error
+            if cause.fatal():
+                raise ProducerLostError(f"{self} has lost its producer: {cause.str()}") from error
+            raise
+
+    def _take(self, outputs: Outputs, commit: str) -> None:
         query = commit.partition("/")[0]
         # From here on, an earlier producer of this id can commit nothing.
         producer = self._producer(query)
@@ -204,7 +242,7 @@ class KafkaSink(ArrowSink):
             self._opened = None
             raise
 
-    def _delivered(self, query: str) -> Delivered | None:
+    def _delivered(self, query: str, timeout: float = TIMEOUT) -> Delivered | None:
         """The newest marker: it is looked for from the end, further and further back."""
         found = None
         tail = TAIL
@@ -213,7 +251,7 @@ class KafkaSink(ArrowSink):
         with closing(self._consumer("read_committed")) as consumer:
             while found is None:
                 start = max(low, high - tail)
-                for message in self._between(consumer, start, high):
+                for message in self._between(consumer, start, high, timeout):
                     if message.key() == self._id(query).encode():
                         found = json.loads(message.value() or b"")
                 if start == low:
@@ -233,7 +271,9 @@ class KafkaSink(ArrowSink):
             )
         return Delivered(found["epoch"], found["commit"])
 
-    def _between(self, consumer: "Consumer", start: int, end: int) -> "Iterator[Message]":
+    def _between(
+        self, consumer: "Consumer", start: int, end: int, timeout: float
+    ) -> "Iterator[Message]":
         """Committed markers. An open transaction of another query hides those behind it, so this
         waits for its end."""
         from confluent_kafka import KafkaError, KafkaException
@@ -241,7 +281,7 @@ class KafkaSink(ArrowSink):
         if start == end:
             return
         consumer.assign([self._markers(start)])
-        until = monotonic() + TIMEOUT
+        until = monotonic() + timeout
         while monotonic() < until:
             message = consumer.poll(1.0)
             if message is None:
@@ -253,9 +293,9 @@ class KafkaSink(ArrowSink):
                 raise KafkaException(error)
             elif (message.offset() or 0) >= end:
                 return
-        raise ConfigError(
+        raise _HiddenError(
             f"the markers in the topic {self.marker_topic} could not be read to their end within "
-            f"{TIMEOUT:.0f} s; look for an open transaction, or name a marker_topic for each query"
+            f"{timeout:.0f} s; look for an open transaction, or name a marker_topic for each query"
         )
 
     def _consumer(self, isolation: str) -> "Consumer":
@@ -282,6 +322,21 @@ class KafkaSink(ArrowSink):
 
     def _settings(self) -> dict[str, Any]:
         return {**self.options, "bootstrap.servers": self.bootstrap_servers}
+
+
+def check_ids(sinks: Iterable[Sink]) -> None:
+    """Refuse two sinks with one transactional id: each would end the transactions of the other."""
+    ids = Counter(
+        (frozenset(sink.bootstrap_servers.replace(" ", "").split(",")), sink.transactional_id)
+        for sink in sinks
+        if isinstance(sink, KafkaSink) and sink.transactional_id
+    )
+    for (_, id), count in ids.items():
+        if count > 1:
+            raise ConfigError(
+                f"{count} sinks have the transactional id {id}; name another transactional_id for "
+                "each of them"
+            )
 
 
 def _rows(outputs: Outputs) -> Iterator[dict[str, Any]]:
