@@ -20,6 +20,7 @@ from godwit.errors import (
     OperatorError,
 )
 from godwit.log import History
+from godwit.log.intent import Intent
 from godwit.log.layout import manifest_name
 from godwit.log.records import encode
 from godwit.migration.strategies import all_at_once
@@ -29,6 +30,7 @@ from godwit.model.manifest import Manifest
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, StateMachine, count
 from tests.support.death import death_at
+from tests.support.log_samples import offsets_file, spark_log
 from tests.support.simulated import (
     COUNTS,
     WORDS,
@@ -56,6 +58,18 @@ def test_a_replay_gets_the_intent_that_was_decided(tmp_path: Path) -> None:
     assert begin(again, 1) == decided
     again.commit(decided, idle(again, decided))
     assert begin(again, 2).routings["counts"].owners[0] == 2
+
+
+def test_what_waits_after_an_epoch_was_planned_is_no_silence(tmp_path: Path) -> None:
+    """What comes then is in the next one. A replay knows no other moment, either."""
+    spark = spark_log(tmp_path, offsets=0, commits=-1)
+    (spark / "offsets" / "0").write_text(offsets_file(0, time=1500))
+    for _ in range(2):
+        driver = drive(tmp_path)
+        decided = driver.begin_batch(Epoch(0), [], {}, None)
+    assert isinstance(decided, Intent)
+    driver.commit(decided, idle(driver, decided))
+    assert driver.published.time.begun == 1.5
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_if_all_are_idle_the_one_ahead_counts_whichever_fell_silent_last() -> No
 
 
 def test_an_operator_is_idle_if_all_that_comes_in_is() -> None:
-    """Of two chains into one operator, the idle one holds the others up to its end."""
+    """Of two chains into one operator, the idle one goes with the other."""
     operators = {name: operator(0) for name in "abcd"}
     graph = Graph(
         {
@@ -140,10 +140,60 @@ def test_an_operator_is_idle_if_all_that_comes_in_is() -> None:
         return watermarks(operators, clocks, {}, set(), graph, set(idle))
 
     assert of() == {"a": 5, "b": 5, "c": 20, "d": 5}
-    assert of(("a", 0)) == {"a": 5, "b": 5, "c": 20, "d": 20}
-    assert of(("a", 0), ("c", 0)) == {"a": 5, "b": 5, "c": 30, "d": 30}
+    assert of(("a", 0)) == {"a": 20, "b": 20, "c": 20, "d": 20}
+    assert of(("a", 0), ("c", 0)) == {"a": 30, "b": 30, "c": 30, "d": 30}
     assert of(("c", 0), ("c", 1)) == {"a": 5, "b": 5, "c": 30, "d": 5}
-    assert of(("a", 0), ("c", 0), ("c", 1)) == {"a": 5, "b": 5, "c": 30, "d": 30}
+    assert of(("a", 0), ("c", 0), ("c", 1)) == {"a": 30, "b": 30, "c": 30, "d": 30}
+
+
+def test_an_idle_operator_goes_as_far_as_its_rows_need_to_be_on_time_behind_it() -> None:
+    """What waits in a join comes out up to its lag later; the delays behind it are time enough."""
+    operators = {"a": SimpleNamespace(delay=2, lag=6), "b": operator(3), "c": operator(4)}
+    graph = Graph(
+        {
+            "a": (Parents((), (0,)),),
+            "b": (Parents(("a",)),),
+            "c": (Parents(("b",)), Parents((), (1,))),
+        }
+    )
+    clocks: dict[str, Clocks] = {"a": (5,), "b": (5,), "c": (5, 100)}
+    first = watermarks(operators, clocks, {}, set(), graph, {("a", 0)})
+    assert first == {"a": 102, "b": 96, "c": 96}
+    assert watermarks(operators, clocks, first, set(), graph, {("a", 0)}) == first
+    assert watermarks(operators, clocks, first, set(), graph) == first  # back, and behind
+    clocks["a"] = (200,)
+    assert watermarks(operators, clocks, first, set(), graph) == {"a": 198, "b": 189, "c": 96}
+
+
+def test_an_idle_source_alone_goes_nowhere_whichever_way_its_records_take() -> None:
+    operators = {
+        "a": operator(0),
+        "b": SimpleNamespace(delay=0, lag=6),
+        "c": SimpleNamespace(delay=0, lag=100),
+        "d": operator(0),
+    }
+    graph = Graph(
+        {
+            "a": (Parents((), (0,)),),
+            "b": (Parents(("a",)),),
+            "c": (Parents(("a",)),),
+            "d": (Parents(("b",)), Parents(("c",))),
+        }
+    )
+    clocks: dict[str, Clocks] = {"a": (500,)}
+    awake = watermarks(operators, clocks, {}, set(), graph)
+    assert awake == {"a": 500, "b": 500, "c": 500, "d": 400}
+    assert watermarks(operators, clocks, awake, set(), graph, {("a", 0)}) == awake
+
+
+def test_where_all_are_idle_operators_count_as_far_as_the_source_ahead() -> None:
+    operators = {"a": operator(1), "b": operator(2)}
+    graph = Graph({"a": (Parents((), (0,)),), "b": (Parents(("a",)), Parents((), (1,)))})
+    both = {("a", 0), ("b", 1)}
+    clocks: dict[str, Clocks] = {"a": (5,), "b": (5, 100)}
+    assert watermarks(operators, clocks, {}, set(), graph, both) == {"a": 99, "b": 97}
+    assert watermarks(operators, {"b": (None, 100)}, {}, set(), graph, both) == {"a": 99, "b": 97}
+    assert watermarks(operators, {}, {}, set(), graph, both) == {}
 
 
 SECOND = 1_000_000  # of what sources may be silent, in microseconds

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from godwit.errors import CheckpointError, DamagedFileError
 from godwit.log import History, Journal, agree, offsets_digest, query_id, restore
-from godwit.log.spark_log import newest_commit, newest_offsets
+from godwit.log.spark_log import newest_commit, newest_offsets, planned_at
 from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.storage.local import LocalStore
@@ -55,6 +55,12 @@ def test_the_digest_is_of_the_sources_and_not_of_the_time(tmp_path: Path) -> Non
     (spark / "offsets" / "0").write_text(offsets_file(0, time=99))
     assert offsets_digest(LocalStore(spark), 0) == before
     assert offsets_digest(LocalStore(spark), 1) != before
+
+
+def test_it_tells_when_an_epoch_was_planned(tmp_path: Path) -> None:
+    spark = spark_log(tmp_path, offsets=0, commits=-1)
+    (spark / "offsets" / "0").write_text(offsets_file(0, time=1500))
+    assert planned_at(LocalStore(spark), 0) == 1.5
 
 
 @pytest.mark.parametrize("content", ["", "v1", "v1\n{}", "foreign\n{}\n0"])

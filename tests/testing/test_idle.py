@@ -66,6 +66,34 @@ def test_what_an_idle_source_held_back_comes_and_its_records_are_late(clock: Clo
     assert simulation.outputs() == [row(10), row(20)]
 
 
+@pytest.mark.parametrize("ending", ["the end", "its records", "silence"])
+def test_a_window_of_an_idle_source_closes_before_those_behind_it_move_on(
+    clock: Clock, ending: str
+) -> None:
+    """It waits for the clock of its own source; a join behind it goes on with another one."""
+    clicks = gw.stream(ROWS, name="clicks", idle_after="1 minute")
+    minute = gw.tumbling("1 minute")
+    minutes = clicks.aggregate("minutes", key="user", window=minute, n=gw.count(), **TIMED)
+    days = gw.stream(ROWS, name="days", idle_after="1 minute" if ending == "silence" else None)
+    within, time = ("-1 hour", "0 s"), ("window_time", "at")
+    joined = minutes.join(
+        "j", days, on="user", how="left", within=within, time=time, delay="0 s", late=gw.files("l")
+    )
+    simulation = Simulation(joined.to(gw.files("joined")), clock=clock)
+    simulation.feed(clicks=[row(1), row(2)], days=[row(0)])
+    if ending == "silence":
+        simulation.feed(days=[row(7200)])
+    clock.now += 60
+    simulation.feed(days=[] if ending == "silence" else [row(7200)])
+    simulation.feed()
+    assert [(one["n"], one["at"]) for one in simulation.outputs()] == [(2, row(0)["at"])]
+    if ending == "its records":
+        simulation.feed(clicks=[row(3), row(7300)])
+    simulation.finish()
+    assert [one["n"] for one in simulation.outputs()] == [2] + [1] * (ending == "its records")
+    assert simulation.late() == []
+
+
 def test_without_idle_after_a_silent_source_holds_the_watermark_for_ever(clock: Clock) -> None:
     simulation = Simulation(job(None), clock=clock)
     simulation.feed(clicks=[row(0)], payments=[row(0)])

@@ -14,7 +14,7 @@ from godwit import faults
 from godwit.driver.compatibility import check_restart
 from godwit.driver.demand import Demand
 from godwit.driver.garbage import Garbage
-from godwit.driver.merges import grown, merges_by_worker, plan_merges
+from godwit.driver.merges import Trees, grown, merges_by_worker, plan_merges
 from godwit.driver.monitor import Monitor
 from godwit.driver.placements import NOWHERE, Executors, Placements, bytes_by_worker
 from godwit.driver.published import INITIAL, Published
@@ -23,17 +23,19 @@ from godwit.driver.requests import Requests
 from godwit.driver.timelines import Timelines
 from godwit.errors import CheckpointError, ConfigError
 from godwit.inspect.report import EpochReport, ReplicaReport
+from godwit.log.addition import Addition
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import SPARK
-from godwit.log.spark_log import offsets_digest, query_id, source_offsets
+from godwit.log.spark_log import offsets_digest, planned_at, query_id, source_offsets
 from godwit.model.backlog import unread_offsets
 from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
+from godwit.model.time import Clocks
 from godwit.model.unread import UnreadFiles
 from godwit.operators.base import Operator
 from godwit.placement.placement_state import Seen
@@ -143,8 +145,11 @@ class Driver:
         backlog: int | None = None,
         executors: Executors = NOWHERE,
         unread: UnreadFiles | None = None,
+        planned: float | None = None,
     ) -> Intent | Manifest:
         """Decide `epoch`, or return its intent, or its manifest if it is published already.
+
+        Its records are those that were there when it was `planned`, which is now if not told.
 
         A replay of an epoch that was decided but not published gets the same intent; only where its
         workers run is decided anew, from the `executors` that there are.
@@ -152,7 +157,7 @@ class Driver:
         held = self.placements.replicas() if executors else {}
         routings = {name: self.routing(name) for name in self.operators}
         self._before = Before(routings, backlog)
-        self._begun = self._clock()
+        self._begun = self._clock() if planned is None else planned
         with self.monitor:
             last = self.published.manifest
             if last is not None and epoch <= last.epoch:
@@ -214,7 +219,8 @@ class Driver:
                 "deleted or moved it? Restore the whole checkpoint from one backup",
             )
         left = unread_offsets(latest, source_offsets(spark, epoch))
-        return self.begin(epoch, query, offsets, left, executors, unread)
+        planned = planned_at(spark, epoch)
+        return self.begin(epoch, query, offsets, left, executors, unread, planned)
 
     def place(self, intent: Intent, executors: Executors) -> None:
         """Decide anew where the workers of an epoch run, since an executor was lost in it."""
@@ -253,33 +259,7 @@ class Driver:
         }
         seen = {name: [receipt.clocks for receipt in group] for name, group in receipts.items()}
         time = self.published.time.after(intent, seen, self._begun)
-        manifest = self.journal.publish(
-            Manifest(
-                epoch=intent.epoch,
-                generation=self.journal.generation,
-                query=intent.query,
-                offsets=intent.offsets,
-                operators=self._described,
-                trees={
-                    name: {table: tree.pack() for table, tree in tables.items()}
-                    for name, tables in trees.items()
-                },
-                outputs={
-                    name: tuple(r.outputs for r in group if r.outputs)
-                    for name, group in receipts.items()
-                },
-                receipts={
-                    name: tuple(r.statistics() for r in group) for name, group in receipts.items()
-                },
-                clocks=time.clocks,
-                graph=self.graph,
-                late={
-                    name: tuple(r.late_records for r in group if r.late_records)
-                    for name, group in receipts.items()
-                    if self._described[name].late is not None
-                },
-            )
-        )
+        manifest = self.journal.publish(self._manifest(intent, receipts, trees, time.clocks))
         with self.monitor:
             self.published.become(manifest, trees, time)
             for name, group in receipts.items():
@@ -288,6 +268,60 @@ class Driver:
             self.monitor.wake()
         self._garbage.collect(manifest)
         return manifest
+
+    def addition(self, names: Collection[str]) -> Intent:
+        """What the workers of operators that the newest manifest lacks load their initial state by;
+        nobody writes it down."""
+        last = self.published.manifest
+        assert last is not None
+        routings = {name: self.routing(name) for name in names}
+        return Intent(last.epoch, self.journal.generation, last.query, last.offsets, routings, {})
+
+    def add(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> None:
+        """Give the newest manifest operators that it lacks, with the state that was loaded."""
+        for operator, group in receipts.items():
+            self._check_receipts(intent, operator, group)
+        trees = {
+            name: grown(self.published.trees[name], intent, name, group)
+            for name, group in receipts.items()
+        }
+        manifest = self._manifest(intent, receipts, trees, {})
+        self.journal.add(Addition(manifest, intent.routings))
+        self._garbage.collect(self.published.read_again())
+
+    def _manifest(
+        self,
+        intent: Intent,
+        receipts: Mapping[str, Sequence[Receipt]],
+        trees: Trees,
+        clocks: Mapping[str, Clocks],
+    ) -> Manifest:
+        """Of the operators that there are receipts of."""
+        return Manifest(
+            epoch=intent.epoch,
+            generation=self.journal.generation,
+            query=intent.query,
+            offsets=intent.offsets,
+            operators={name: self._described[name] for name in trees},
+            trees={
+                name: {table: tree.pack() for table, tree in tables.items()}
+                for name, tables in trees.items()
+            },
+            outputs={
+                name: tuple(r.outputs for r in group if r.outputs)
+                for name, group in receipts.items()
+            },
+            receipts={
+                name: tuple(r.statistics() for r in group) for name, group in receipts.items()
+            },
+            clocks=clocks,
+            graph=self.graph,
+            late={
+                name: tuple(r.late_records for r in group if r.late_records)
+                for name, group in receipts.items()
+                if self._described[name].late is not None
+            },
+        )
 
     def report(
         self, manifest: Manifest, parts: Mapping[str, float], unread: UnreadFiles | None

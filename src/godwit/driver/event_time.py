@@ -10,12 +10,13 @@ have fired.
 
 A source may be idle: it has shown no record for as long as it may be silent. Then inputs that it
 alone feeds do not count, nor do operators all of whose inputs are idle, until there are records
-again. Where nothing else is left, the watermark is that of the input that is ahead: as if it had
-been the last to fall silent.
+again. Those behind go on without such an operator, so it goes with them: else what waits in it
+would be late there. Where nothing else is left, idle inputs that meet are as far as the one that
+is ahead: as if that had been the last to fall silent.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -28,16 +29,17 @@ from godwit.operators.base import Lagging, Operator
 from godwit.state.timed import is_timed
 
 Input = tuple[str, int]  # of an operator, by its place
+Comes = tuple[set[str], set[int]]  # into one: from operators with event time, and from sources
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """How far the operators of a query are after an epoch: their watermarks and clocks.
 
-    `begun` says when that epoch began, and `shown`, for each input, when the newest one did that
-    had records of it; both in seconds, and of epochs that this driver has run. An input is idle if
-    the epoch began so much later as its sources may be silent: it has shown that nothing came for
-    so long.
+    `begun` says when that epoch was planned, and `shown`, for each input, when the newest one was
+    that had records of it; both in seconds, and of epochs that this driver has run. An input is
+    idle if the epoch was planned so much later as its sources may be silent: it has shown that
+    nothing came for so long.
     """
 
     operators: Mapping[str, Operator]
@@ -117,37 +119,56 @@ def watermarks(
 ) -> dict[str, int]:
     """The watermarks of the next epoch, given those of the last; an operator may have none yet.
 
-    `idle` are the inputs whose sources are. An operator is idle if all that comes in is.
+    `idle` are the inputs whose sources are. An operator is idle if all that comes in is. What waits
+    in it is not late for those behind it, whichever go on without it.
     """
     found: dict[str, int] = {}
-    asleep = set[str]()
-    for name, inputs in graph.inputs.items():
-        operator = operators[name]
-        if operator.delay is None:
-            continue
-        clock = clocks.get(name) or (None,) * len(inputs)
-        awake, silent = list[int | None](), list[int | None]()
-        for place, parents in enumerate(inputs):
-            timed, sources = _timed(operators, graph, parents)
-            for one in timed:
-                reached = silent if one in asleep else awake
+    comes = {
+        name: [_timed(operators, graph, parents) for parents in inputs]
+        for name, inputs in graph.inputs.items()
+        if operators[name].delay is not None
+    }
+    asleep, levels = _asleep(comes, clocks, idle)
+    for name, inputs in comes.items():
+        reached = list[int | None]()
+        for place, (timed, sources) in enumerate(inputs):
+            for one in timed if name in asleep else timed - asleep:
                 reached.append(_outputs_from(operators[one], found.get(one)))
-            if sources:
-                reached = silent if (name, place) in idle else awake
-                reached.append(clock[place])
+            if sources and (name, place) in idle:
+                reached += [levels[name, place]] if name in asleep else []
+            elif sources:
+                reached.append(clocks[name][place] if name in clocks else None)
         candidates = [before[name]] if name in before else []
-        if awake:
-            if (least := _least(awake)) is not None:
-                candidates.append(earlier(least, operator.delay))
-        else:
-            asleep.add(name)
-            known = (earlier(one, operator.delay) for one in silent if one is not None)
-            candidates += known
+        if (least := _least(reached)) is not None:
+            candidates.append(earlier(least, operators[name].delay or 0))
         if name in finished:
             candidates.append(END)
         if candidates:
             found[name] = max(candidates)
+    for name in reversed(comes):
+        for one in {one for timed, _ in comes[name] for one in timed & asleep}:
+            if name in found:
+                needed = min(found[name] + _lag(operators[one]), END)
+                found[one] = max(found.get(one, needed), needed)
     return found
+
+
+def _asleep(
+    comes: Mapping[str, Sequence[Comes]], clocks: Mapping[str, Clocks], idle: Set[Input]
+) -> tuple[set[str], dict[Input, int | None]]:
+    """The idle operators; and how far the inputs before them count as being: as those that they
+    meet in one."""
+    asleep, levels = set[str](), dict[Input, int | None]()
+    before: dict[str, set[Input]] = {}
+    for name, inputs in comes.items():
+        own = {(name, place) for place, (_, sources) in enumerate(inputs) if sources}
+        before[name] = own.union(*(before[one] for timed, _ in inputs for one in timed))
+        if before[name] <= idle:
+            asleep.add(name)
+            ahead = _greatest(clocks[one][place] for one, place in before[name] if one in clocks)
+            for input in before[name]:
+                levels[input] = _greatest((levels.get(input), ahead))
+    return asleep, levels
 
 
 def _least(moments: Sequence[int | None]) -> int | None:
@@ -156,16 +177,21 @@ def _least(moments: Sequence[int | None]) -> int | None:
     return min(known) if len(known) == len(moments) else None
 
 
+def _greatest(moments: Iterable[int | None]) -> int | None:
+    """The greatest, if any is known."""
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
 def _outputs_from(operator: Operator, watermark: int | None) -> int | None:
     """No more outputs with a time before this come from an operator."""
-    if watermark is None or not isinstance(operator, Lagging):
-        return watermark
-    return earlier(watermark, operator.lag)
+    return None if watermark is None else earlier(watermark, _lag(operator))
 
 
-def _timed(
-    operators: Mapping[str, Operator], graph: Graph, parents: Parents
-) -> tuple[set[str], set[int]]:
+def _lag(operator: Operator) -> int:
+    return operator.lag if isinstance(operator, Lagging) else 0
+
+
+def _timed(operators: Mapping[str, Operator], graph: Graph, parents: Parents) -> Comes:
     """The operators with event time that records of these parents pass last, and the sources from
     which some come that pass none."""
     timed, sources = set[str](), set(parents.sources)

@@ -65,6 +65,12 @@ def source_offsets(spark: Store, epoch: int) -> list[str]:
     return spark.read(f"{OFFSETS}/{epoch}").decode().splitlines()[2:]
 
 
+def planned_at(spark: Store, epoch: int) -> float:
+    """When Spark planned an epoch, in seconds since 1970: what came later is in the next one."""
+    metadata = spark.read(f"{OFFSETS}/{epoch}").splitlines()[1]
+    return float(json.loads(metadata)["batchTimestampMs"]) / 1000
+
+
 def agree(history: History) -> None:
     """Raise CheckpointError, with the next step, unless Spark's log and Godwit's fit together.
 

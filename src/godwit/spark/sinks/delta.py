@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
     Delivered,
@@ -134,6 +135,7 @@ class DeltaSink(LakeSink):
             return
 
         def merge(table: "DeltaTable") -> None:
+            faults.reach("rows", "after", outputs.epoch)  # which a merge writes and commits at once
             if outputs.count:
                 self._merge(table, outputs, _mark(outputs.epoch, commit))
 

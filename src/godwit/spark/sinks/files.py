@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.log.history import History
 from godwit.log.layout import SPARK
@@ -126,6 +127,7 @@ class FilesSink(FileTaker):
             fill(stage)
             (stage / RECEIPT).write_text(json.dumps(receipt))
             _sync_tree(stage)
+            faults.reach("rows", "after", epoch)
             stage.rename(self._target(epoch))
             _sync(self.path)
         except Exception:

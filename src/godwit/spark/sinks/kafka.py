@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
     ArrowSink,
@@ -163,6 +164,7 @@ class KafkaSink(ArrowSink):
                 _produce(producer, self.topic, **message)
             key, value = self._id(query).encode(), json.dumps(marker).encode()
             _produce(producer, self.marker_topic, key=key, value=value, partition=MARKERS)
+            faults.reach("rows", "after", outputs.epoch)
 
     def __str__(self) -> str:
         return f"the Kafka topic {self.topic}"

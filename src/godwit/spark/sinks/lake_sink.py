@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import ArrowSink, Delivered, Outputs, hushed, read
 
@@ -94,6 +95,7 @@ class LakeSink(ArrowSink):
             writer = self.writer(table, epoch, commit)
             if layout != writer.layout:
                 layout, files = writer.layout, write(writer)
+            faults.reach("rows", "after", epoch)
             if files:
                 self.append(table, files, epoch, commit)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
     ArrowSink,
@@ -104,14 +105,16 @@ class PostgresSink(ArrowSink):
         epoch, query = outputs.epoch, commit.partition("/")[0]
         with self._transaction() as cursor:
             delivered = self._lock(cursor, query, self._checkpoint)
-            if delivered.has(epoch, commit, str(self)) or not outputs.count:
+            if delivered.has(epoch, commit, str(self)):
                 return
-            rows = outputs.reader(self._columns)
-            self._write(cursor, outputs.newest(self._columns, self.key) if self.key else rows)
-            cursor.execute(
-                f"UPDATE {self._commits} SET epoch = $1, commit = $2 WHERE target = $3",
-                (epoch, commit, self._name),
-            )
+            if outputs.count:
+                rows = outputs.reader(self._columns)
+                self._write(cursor, outputs.newest(self._columns, self.key) if self.key else rows)
+                cursor.execute(
+                    f"UPDATE {self._commits} SET epoch = $1, commit = $2 WHERE target = $3",
+                    (epoch, commit, self._name),
+                )
+            faults.reach("rows", "after", epoch)
 
     def __str__(self) -> str:
         return f"the PostgreSQL table {self.table.removeprefix('public.')}"
