@@ -81,9 +81,9 @@ def test_names_of_a_kafka_topic(tmp_path: Path, kafka_cluster: str, topic: str) 
     names = ",".join(reversed(brokers)), ",".join([*brokers, "localhost:1"])
     sinks = [kafka.quiet(topic, servers) for servers in (kafka_cluster, *names)]
     assert are_one(identities(tmp_path, *sinks))
-    with kafka.cluster() as servers:
-        kafka.make_topics(servers, [topic, f"{topic}-godwit"])
-        both = kafka.quiet(topic, kafka_cluster), kafka.quiet(topic, servers)
+    with kafka.cluster() as another:
+        kafka.make_topics(another.servers, [topic, f"{topic}-godwit"])
+        both = kafka.quiet(topic, kafka_cluster), kafka.quiet(topic, another.servers)
         assert not are_one(identities(tmp_path, *both))
 
 
