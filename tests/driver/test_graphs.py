@@ -10,6 +10,7 @@ from godwit.driver.driver import Driver
 from godwit.errors import ConfigError, IncompatibleError
 from godwit.migration.strategies import fluid
 from godwit.model.graph import Graph, Outlet, Parents
+from godwit.model.ids import Epoch, ExecutorId
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator
 from tests.support.simulated import COUNTS, WORDS, begin, content, drive, publish
@@ -101,6 +102,17 @@ def test_a_graph_does_not_change_while_an_epoch_is_decided_and_not_published(
     begin(drive(tmp_path, COUNTS, SUMS), 3)
     with pytest.raises(IncompatibleError, match=r"'sums'.*epoch 3 was decided with another graph"):
         drive(tmp_path, COUNTS, drop=["sums"])
+
+
+def test_a_changed_graph_whose_first_epoch_was_interrupted_goes_on(tmp_path: Path) -> None:
+    """Or does as it was before, if the change was none for the better."""
+    settle(drive(tmp_path, COUNTS, workers=2, bins=16), 0)
+    begin(drive(tmp_path, COUNTS, SUMS), 1)
+    before = drive(tmp_path, COUNTS)
+    decided = before.begin(Epoch(1), "query", "offsets 1", executors={ExecutorId("1"): "host"})
+    assert decided.epoch == 1
+    driver = drive(tmp_path, COUNTS, SUMS)
+    assert publish(driver, 1).operators.keys() == {"counts", "sums"}
 
 
 def test_a_graph_does_not_change_while_an_epoch_may_not_have_reached_all_sinks(

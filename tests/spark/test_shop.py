@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples.shop import __main__ as shop
+from tests.support import postgres
 
 
 @pytest.mark.spark
@@ -18,7 +19,7 @@ def test_the_shop_is_exactly_right(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("SHOP_DSN", raising=False)
-    monkeypatch.setattr(shop.postgres, "programs", lambda: None)
+    monkeypatch.setattr(postgres, "programs", lambda: None)
     monkeypatch.setattr(shop, "session", lambda *_: nullcontext(spark))
     monkeypatch.setattr(shop, "mkdtemp", lambda prefix: str(tmp_path))
     for name, value in {"MINUTES": 13, "SECONDS_A_MINUTE": 0.0, "MOVE_AT": 4}.items():

@@ -355,7 +355,8 @@ class Driver:
         executors: Executors,
         held: Replicas,
     ) -> None:
-        sizes = bytes_by_worker(self.published.trees, routings) if executors else ()
+        own = {name: routings[name] for name in self.operators}  # an intent may know one more
+        sizes = bytes_by_worker(self.published.trees, own) if executors else ()
         self.placements.begin(Seen(epoch, executors, held, sizes))
 
     def _same(self, last: Manifest, epoch: Epoch, offsets: str) -> Manifest:

@@ -81,9 +81,9 @@ def test_names_of_a_kafka_topic(tmp_path: Path, kafka_cluster: str, topic: str) 
     names = ",".join(reversed(brokers)), ",".join([*brokers, "localhost:1"])
     sinks = [kafka.quiet(topic, servers) for servers in (kafka_cluster, *names)]
     assert are_one(identities(tmp_path, *sinks))
-    with kafka.cluster() as another:
-        kafka.make_topics(another.servers, [topic, f"{topic}-godwit"])
-        both = kafka.quiet(topic, kafka_cluster), kafka.quiet(topic, another.servers)
+    with kafka.cluster() as other:
+        kafka.make_topics(other.servers, [topic, f"{topic}-godwit"])
+        both = kafka.quiet(topic, kafka_cluster), kafka.quiet(topic, other.servers)
         assert not are_one(identities(tmp_path, *both))
 
 
