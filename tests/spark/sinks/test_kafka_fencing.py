@@ -16,8 +16,7 @@ from confluent_kafka import KafkaError
 
 import godwit as gw
 from godwit.errors import ConfigError
-from godwit.spark.sinks import kafka as kafka_sink
-from godwit.spark.sinks.kafka import ProducerLostError
+from godwit.spark.sinks.kafka import KafkaSink, ProducerLostError
 from tests.support.arrow_outputs import outputs, started
 from tests.support.kafka import Cluster, Request, messages, quiet
 
@@ -104,8 +103,9 @@ def test_a_start_after_a_kill_does_not_wait_for_the_open_transaction(
 
     with monkeypatch.context() as patched:
         patched.setattr(confluent_kafka, "Consumer", Consumer)
-        patched.setattr(kafka_sink, "monotonic", count(0, 40).__next__)
-        sink = started(quiet(topic, cluster.servers), COLUMNS, tmp_path)
+        markers, options, clock = f"{topic}-godwit", {"log_level": 0}, count(0, 2).__next__
+        hidden = KafkaSink(topic, cluster.servers, (), None, markers, options, clock)
+        sink = started(hidden, COLUMNS, tmp_path)
         with pytest.raises(ConfigError, match="could not be read to their end within 60 s"):
             sink.take(epoch, "q/0/1")
     sink.take(epoch, "q/0/1")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -85,6 +85,7 @@ class KafkaSink(ArrowSink):
     transactional_id: str | None
     marker_topic: str = field(repr=False)
     options: dict[str, Any] = field(repr=False)
+    clock: Callable[[], float] = field(default=monotonic, repr=False)
     _is_raw: bool = field(default=False, init=False, repr=False)  # rows are messages already
     _opened: "Producer | None" = field(default=None, init=False, repr=False)
 
@@ -285,8 +286,8 @@ class KafkaSink(ArrowSink):
         if start == end:
             return
         consumer.assign([self._markers(start)])
-        until = monotonic() + timeout
-        while monotonic() < until:
+        until = self.clock() + timeout
+        while self.clock() < until:
             message = consumer.poll(1.0)
             if message is None:
                 continue
