@@ -53,6 +53,7 @@ def test_a_driver_offers_the_life_of_an_epoch_and_its_parts(tmp_path: Path) -> N
     driver = drive(tmp_path)
     assert offered(Driver) == {
         *("begin", "begin_batch", "place", "work", "commit", "report"),
+        *("addition", "add"),  # of operators that are new at a restart
         *("check", "routing"),
     }
     parts = {"demand", "journal", "monitor", "placements", "published", "requests", "timelines"}

@@ -15,7 +15,10 @@ from godwit.model.receipt import Receipt
 ROOT = Path(__file__).parents[2]
 RECORDS = ("manifest", "intent", "receipt")
 DECODERS = ("to_json", "from_json", "to_text", "from_text")
-LOG_DECODERS = ("decode", "_written_routings", "query_id")  # of headers, of a part, of Spark's file
+LOG_DECODERS = (
+    *("decode", "_written_routings"),  # of headers, of a part
+    *("query_id", "planned_at"),  # of Spark's files
+)
 TIMES = "process_seconds"  # looks into times by the part of the work, which are no record
 
 
