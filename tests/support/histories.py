@@ -450,7 +450,7 @@ class _Play:
     def _expected(self) -> Iterator[tuple[list[Row], dict[str, list[Row]]]]:
         """Outputs and state of each epoch."""
         for epoch, rows in enumerate(self._batches):
-            if epoch == self._routes[self._names[-1]].end:
+            if self._timed and epoch == self._routes[self._timed[-1]].end:
                 assert isinstance(self._model, Finite)
                 self._model.finish()
                 self.seen["ends of a stream"] += 1

@@ -134,7 +134,7 @@ def stories(workload: Workload) -> st.SearchStrategy[Story]:
     feed = st.builds(Feed, rows.map(tuple))
     restore = st.builds(Restore, st.integers(0, 5))
     requests = _requests(st.integers(0, len(workload.before)) | st.none())
-    if workload.operator.delay is not None:
+    if any(one.delay is not None for one in (*workload.before, workload.operator)):
         requests |= st.builds(Finish)
     other = st.one_of(_kills(), requests, restore, RESTARTS)
     episode = st.tuples(feed) | st.tuples(other, feed) | st.tuples(other, other, feed)

@@ -257,8 +257,9 @@ class Epochs:
 class OperatorSimulation(Epochs):
     """One operator, or one behind the other, for tests of operators and of the runtime.
 
-    If `takes` says what each operator takes, by name ("" is the source), they are a graph; outputs
-    of those that `sinks` names are delivered.
+    If `takes` says what each operator takes, by name ("" is the source), they are a graph, or that
+    of a `flow`, whose sources get the records that name them as `source`. Outputs of operators that
+    `sinks` names, in the order of the flow's, are delivered.
     """
 
     def __init__(
@@ -275,14 +276,18 @@ class OperatorSimulation(Epochs):
         takes: Mapping[str, Sequence[str]] | None = None,
         sinks: Sequence[str] = (),
         idle_after: int | None = None,
+        flow: ArrowFlow | None = None,
     ) -> None:
         chain = [operators] if isinstance(operators, Operator) else list(operators)
         self._ends = sinks
         super().__init__(
             checkpoint,
-            _chain(chain, schema, idle_after)
-            if takes is None
-            else _graph(chain, schema, takes, sinks),
+            flow
+            or (
+                _chain(chain, schema, idle_after)
+                if takes is None
+                else _graph(chain, schema, takes, sinks)
+            ),
             workers=workers,
             bins=bins,
             retention=retention,
@@ -328,7 +333,15 @@ class OperatorSimulation(Epochs):
 
     def feed(self, rows: Rows) -> None:
         """Run one epoch over `rows`; after a death, call `resume` on the restarted simulation."""
-        self._offer((pa.Table.from_pylist(list(rows), schema=self._flow.schemas[0]),))
+        records = list(rows)
+        self._offer(
+            tuple(
+                pa.Table.from_pylist(
+                    [row for row in records if row.get("source", name) == name], schema=schema
+                )
+                for name, schema in zip(self._flow.names, self._flow.schemas, strict=True)
+            )
+        )
 
     def restart(
         self,
