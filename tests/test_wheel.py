@@ -1,5 +1,7 @@
 """What users install: the library, its types and its command, and nothing else of this checkout."""
 
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -41,3 +43,19 @@ def test_it_has_the_license_and_tells_what_it_needs(wheel: zipfile.ZipFile) -> N
     told = wheel.read(f"{METADATA}/METADATA").decode()
     assert "Requires-Dist: pyspark<5,>=4.1" in told
     assert "Requires-Python: >=3.11" in told
+
+
+def test_each_sink_that_needs_a_package_has_an_extra(wheel: zipfile.ZipFile) -> None:
+    told = wheel.read(f"{METADATA}/METADATA").decode()
+    extras = {line.split()[1] for line in told.splitlines() if line.startswith("Provides-Extra: ")}
+    assert {"delta", "iceberg", "kafka", "postgres"} <= extras
+
+
+def test_an_import_loads_no_package_of_a_sink() -> None:
+    """They may be missing, and take long."""
+    packages = {"deltalake", "pyiceberg", "adbc_driver_manager", "psycopg", "confluent_kafka"}
+    program = f"import sys, godwit; print(*{packages} & {{x.split('.')[0] for x in sys.modules}})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert loaded.stdout.split() == []

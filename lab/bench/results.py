@@ -11,6 +11,7 @@ import numpy as np
 
 from lab.bench.application import Bench
 from lab.tools.environment import ROOT, git, machine, versions
+from lab.tools.tables import show_table
 from lab.tools.turns import WARM_UP, Turn
 
 RESULTS: Final = ROOT / "lab" / "results"
@@ -30,7 +31,7 @@ class BenchResults:
         measured = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": git("rev-parse", "HEAD"),
-            "changed": bool(git("status", "--porcelain", "src", "lab")),
+            "changed": bool(git("status", "--porcelain", "src", "lab", ":!lab/results")),
         }
         self.cases.append({"case": dict(case), "measured": measured, **findings})
         self.save()
@@ -112,6 +113,23 @@ def show(found: Mapping[str, Any], pattern: str = "{:.3g}") -> str:
     """A spread in words: the median, and in brackets the extremes."""
     median, low, high = (pattern.format(found[name]) for name in ("median", "min", "max"))
     return f"{median} ({low}-{high})"
+
+
+def show_contenders(
+    found: Mapping[str, Mapping[str, Any]], over: Mapping[str, Mapping[str, Any]], last: str
+) -> None:
+    """A table of summaries; the column called `last` is a ratio, for contenders that have one."""
+    lines = [
+        [
+            name,
+            show(one["records_per_second"], "{:,.0f}"),
+            one["epoch_seconds"]["median"],
+            one["epoch_seconds"]["p99"],
+            show(over[name]) if name in over else "",
+        ]
+        for name, one in found.items()
+    ]
+    show_table(["contender", "records/s", "epoch s", "p99 s", last], lines)
 
 
 def _versions(bench: Bench) -> dict[str, str]:

@@ -17,7 +17,7 @@ from godwit.cli.output import note
 from lab.bench.application import WORKERS, Bench
 from lab.bench.breakdown import PARTS, breakdown
 from lab.bench.contenders import COUNTED
-from lab.bench.results import BenchResults, ratios, show, summary
+from lab.bench.results import BenchResults, ratios, show_contenders, summary
 from lab.tools.filling import initial, known, settled
 from lab.tools.spark_query import start, use_store
 from lab.tools.tables import show_table
@@ -54,17 +54,7 @@ def run(bench: Bench) -> None:
     over = {peer.name: ratios(turns[ours.name], turns[peer.name]) for peer in peers}
     parts = breakdown(bench.spark, turns[ours.name], ours.checkpoint, OPERATOR)
     report.add({"rows": rows}, **found, ratio=over, peer_grid=tried, breakdown=parts)
-    lines = [
-        [
-            name,
-            show(one["records_per_second"], "{:,.0f}"),
-            one["epoch_seconds"]["median"],
-            one["epoch_seconds"]["p99"],
-            show(over[name]) if name in over else "",
-        ]
-        for name, one in found.items()
-    ]
-    show_table(["contender", "records/s", "epoch s", "p99 s", "Godwit is faster"], lines)
+    show_contenders(found, over, "Godwit is faster")
     print("Where the time of an epoch of Godwit goes, median seconds:")
     show_table(PARTS, [[parts.get(part, "-") for part in PARTS]])
 

@@ -14,7 +14,7 @@ import godwit as gw
 from godwit.cli.output import note
 from lab.bench.application import WORKERS, Bench
 from lab.bench.breakdown import PARTS, breakdown
-from lab.bench.results import BenchResults, ratios, show, summary
+from lab.bench.results import BenchResults, ratios, show_contenders, summary
 from lab.tools.filling import initial, known, settled
 from lab.tools.spark_query import start, use_store
 from lab.tools.tables import show_table
@@ -49,17 +49,7 @@ def run(bench: Bench) -> None:
         one.name: breakdown(bench.spark, turns[one.name], one.checkpoint, OPERATOR) for one in ours
     }
     report.add({"rows": sizes}, **found, ratio=over, peer_grid=tried, breakdown=parts)
-    lines = [
-        [
-            name,
-            show(one["records_per_second"], "{:,.0f}"),
-            one["epoch_seconds"]["median"],
-            one["epoch_seconds"]["p99"],
-            show(over[name]) if name in over else "",
-        ]
-        for name, one in found.items()
-    ]
-    show_table(["contender", "records/s", "epoch s", "p99 s", "faster than Spark"], lines)
+    show_contenders(found, over, "faster than Spark")
     print("Where the time of an epoch of Godwit goes, median seconds:")
     show_table(
         ["contender", *PARTS],

@@ -3,7 +3,8 @@
 Production code calls `reach("manifest", "before", epoch)` and nothing happens. Tests either install
 a handler in this process, or name a directory in `GODWIT_FAULTS` in which they arm faults of real
 processes: a file `manifest-before-3` that holds `SIGKILL` and perhaps process ids. Of the point in
-one operator, or at one sink, it is `delta-before-3-counts` or `delivery-after-3-0`.
+one operator, or at one sink, it is `delta-before-3-counts` or `delivery-after-3-0`. A sink
+that has written the rows of an epoch, and has yet to commit them, is at `rows-after-3`.
 """
 
 import os

@@ -204,12 +204,9 @@ QUERIES: list[Case] = [
         "the query has two operators 'counts'",
     ),
     (lambda: both(gw.files("out"), gw.files("./out/")), "/out; name another place for one of them"),
+    (lambda: twice(gw.delta("out")), "two streams end in the Delta table out; name another"),
     (
-        lambda: both(gw.delta("out"), gw.delta(Path("out").absolute())),
-        "/out; name another place for one of them",
-    ),
-    (
-        lambda: both(gw.postgres("", "t"), gw.postgres("", "public.t")),
+        lambda: twice(gw.postgres("", "t")),
         "two streams end in the PostgreSQL table t; name another",
     ),
     (lambda: twice(gw.iceberg("ns.t")), "two streams end in the Iceberg table ns.t; name another"),

@@ -5,15 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from godwit.cli import main
+from godwit.cli.patience import Patience
+from godwit.cli.watch import Sight, migration_of
+from godwit.inspect.overview import Overview
 from godwit.log import History
 from godwit.migration.strategies import fluid
+from godwit.model.requests import parts_of
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, count
 from tests.support.command_line import Running
-from tests.support.simulated import COUNTS, WORDS, content, drive, publish
+from tests.support.simulated import COUNTS, WORDS, begin, content, drive, publish
 
 OTHERS = AggregateOperator.of("others", "word", {"rows": count()}, WORDS)
 BOTH = ("counts", "others")
+BRIEF = Patience(answer=0.05)
 
 
 @pytest.fixture
@@ -65,19 +71,45 @@ def test_bad_bins_change_nothing(
     assert content(query.checkpoint) == before
 
 
+@pytest.mark.parametrize("before", [BOTH, BOTH[:1]], ids=["dropped", "added"])
+def test_commands_are_for_the_operators_of_the_newest_decision(
+    tmp_path: Path, before: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An epoch is decided with an operator more or less than the newest published one has."""
+    known = {"counts": COUNTS, "others": OTHERS}
+    publish(drive(tmp_path, *(known[name] for name in before), workers=2, bins=16), 0)
+    (tmp_path / "spark" / "commits").mkdir(parents=True)
+    (tmp_path / "spark" / "commits" / "0").touch()  # it has reached all sinks
+    now = BOTH if len(before) == 1 else BOTH[:1]
+    driver = drive(tmp_path, *(known[name] for name in now), drop={*before} - {*now})
+    begin(driver, 1)
+    for command in (["apply", "--bins", "64"], ["apply", "--workers", "4"]):
+        assert main([command[0], str(tmp_path), *command[1:]], BRIEF) == 3
+    (split, migrate) = History.inspect(tmp_path).requests.requests()
+    assert [[one.operator for one in parts_of(each)] for each in (split, migrate)] == [[*now]] * 2
+    assert main(["status", str(tmp_path)], BRIEF) == 0
+    told = capsys.readouterr().out
+    assert [f"\n{name}: 2 workers" in told for name in BOTH] == [name in now for name in BOTH]
+
+
 def test_a_command_without_an_operator_is_one_request_for_all(
     several: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert several.command("apply", "--workers", "3", "--strategy", "batched:2", "--watch") == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[-1].endswith("migration 1 is done")
-    assert "'counts' migration 1: 2 -> 3 workers" in told[0]
-    assert "'others' migration 1: 2 -> 3 workers" in told[0]
-    target = Routing.even(16, 2).spread(3)
-    assert [several.driver.routing(name) for name in BOTH] == [target, target]
-    assert History.inspect(several.checkpoint).requests.ids() == [1]
+    several.driver.requests.split(None, 4096)  # so that no command sees the end of a fluid one
+    assert several.command("apply", "--workers", "3", "--strategy", "fluid") == 0
+    sight = migration_of(BOTH, 2)(Overview.of(several.checkpoint))
+    assert isinstance(sight, Sight)
+    assert "'counts' migration 2: 2 -> 3 workers" in sight.text
+    assert "'others' migration 2: 2 -> 3 workers" in sight.text
+    assert several.command("apply", "--workers", "3", "--supersede", "--watch") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("migration 3 is done")
+    one, other = (several.driver.routing(name) for name in BOTH)
+    assert (one == other, one.workers, one.bins) == (True, 3, 4096)
+    assert History.inspect(several.checkpoint).requests.ids() == [1, 2, 3]
     assert several.command("apply", "--workers", "3") == 0
     assert "nothing to move" in capsys.readouterr().out
+    several.driver.requests.migrate_together(dict.fromkeys(BOTH, Routing.even(4096, 4)))
+    several.epoch()
     assert several.command("apply", "--bins", "32") == 0
     assert several.command("apply", "--bins", "64", "--operator", "others") == 0
     assert [several.driver.routing(name).bins for name in BOTH] == [32, 64]

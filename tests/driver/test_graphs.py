@@ -10,7 +10,8 @@ from godwit.driver.driver import Driver
 from godwit.errors import ConfigError, IncompatibleError
 from godwit.migration.strategies import fluid
 from godwit.model.graph import Graph, Outlet, Parents
-from godwit.model.routing import Routing
+from godwit.model.ids import Epoch, ExecutorId
+from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator
 from tests.support.simulated import COUNTS, WORDS, begin, content, drive, publish
 
@@ -69,6 +70,20 @@ def test_an_added_operator_goes_with_those_before_it(tmp_path: Path) -> None:
     assert drive(tmp_path, COUNTS, SUMS).routing("sums").workers == 2
 
 
+def test_what_was_scheduled_goes_with_an_operator(tmp_path: Path) -> None:
+    """An operator of the same name that is added later does not get it, nor after a restart."""
+    driver = drive(tmp_path, COUNTS, SUMS, graph=BOTH, workers=2, bins=16)
+    settle(driver, 0)
+    driver.requests.schedule(None, [Update(9, 0, 1)])
+    settle(driver, 1)
+    settle(drive(tmp_path, COUNTS, drop=["sums"]), 2)
+    for epoch in (3, 4):
+        driver = drive(tmp_path, COUNTS, SUMS, graph=BOTH)
+        scheduled = [len(driver.timelines[name].scheduled) for name in ("counts", "sums")]
+        assert scheduled == [1, 0]
+        settle(driver, epoch)
+
+
 def test_a_graph_does_not_change_while_an_epoch_is_decided_and_not_published(
     tmp_path: Path,
 ) -> None:
@@ -87,6 +102,17 @@ def test_a_graph_does_not_change_while_an_epoch_is_decided_and_not_published(
     begin(drive(tmp_path, COUNTS, SUMS), 3)
     with pytest.raises(IncompatibleError, match=r"'sums'.*epoch 3 was decided with another graph"):
         drive(tmp_path, COUNTS, drop=["sums"])
+
+
+def test_a_changed_graph_whose_first_epoch_was_interrupted_goes_on(tmp_path: Path) -> None:
+    """Or does as it was before, if the change was none for the better."""
+    settle(drive(tmp_path, COUNTS, workers=2, bins=16), 0)
+    begin(drive(tmp_path, COUNTS, SUMS), 1)
+    before = drive(tmp_path, COUNTS)
+    decided = before.begin(Epoch(1), "query", "offsets 1", executors={ExecutorId("1"): "host"})
+    assert decided.epoch == 1
+    driver = drive(tmp_path, COUNTS, SUMS)
+    assert publish(driver, 1).operators.keys() == {"counts", "sums"}
 
 
 def test_a_graph_does_not_change_while_an_epoch_may_not_have_reached_all_sinks(

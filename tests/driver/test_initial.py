@@ -1,6 +1,5 @@
 """A state given at the start is an epoch like others: read, restored, audited and pruned."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,12 +9,9 @@ from godwit.driver.driver import Driver
 from godwit.driver.published import INITIAL
 from godwit.inspect.audit import verify
 from godwit.log import History, Intent
-from godwit.model.hashing import hash_rows
-from godwit.model.ids import WorkerId
-from godwit.operators.initial_state import Load
 from tests.support.damage import new_files, rewrite
 from tests.support.death import death_at
-from tests.support.simulated import COUNTS, counts, drive, simulate, words
+from tests.support.simulated import COUNTS, counts, drive, loaded, simulate, words
 
 GIVEN = pa.table({"word": ["a", "b", "z"], "rows": [10, 20, 1], "total": [5, 5, 5]})
 
@@ -23,16 +19,7 @@ GIVEN = pa.table({"word": ["a", "b", "z"], "rows": [10, 20, 1], "total": [5, 5, 
 def load(driver: Driver) -> None:
     intent = driver.begin(INITIAL, "", "")
     assert isinstance(intent, Intent)
-    hashes = hash_rows(GIVEN.select(["word"]))
-    rows = GIVEN.append_column("_hash", pa.array(hashes)).sort_by("_hash")
-    routing = intent.routings["counts"]
-    owners = routing.owners_at(rows["_hash"].to_numpy())
-    work = replace(driver.work(intent, "counts"), operator=Load(COUNTS, "value"))
-    receipts = [
-        work.run(WorkerId(worker), rows.filter(pa.array(owners == worker)).to_batches())
-        for worker in range(routing.workers)
-    ]
-    driver.commit(intent, {"counts": receipts})
+    driver.commit(intent, {"counts": loaded(driver, intent, COUNTS, GIVEN)})
 
 
 def test_the_first_epoch_goes_on_from_it(tmp_path: Path) -> None:

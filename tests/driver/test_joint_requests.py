@@ -16,6 +16,7 @@ from godwit.log import History
 from godwit.migration.strategies import all_at_once, batched, fluid, paced
 from godwit.model.ids import BinId, Epoch, WorkerId
 from godwit.model.requests import (
+    AbortRequest,
     JointRequest,
     MigrateRequest,
     OperatorRequest,
@@ -231,6 +232,30 @@ def test_an_abort_in_one_operator_leaves_the_other_moving(driver: Driver) -> Non
     publish(driver, 2)
     assert (owners(driver, "counts"), owners(driver, "others")) == (stay, FOUR.owners.tolist())
     assert driver.requests.outcome(parts[0].id) == "aborted"
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+def test_an_abort_for_several_is_for_those_that_are_still_moving(
+    driver: Driver, tmp_path: Path, rollback: bool
+) -> None:
+    """Whoever asked has seen both moving; one of them ends before the request is taken in."""
+    id = driver.requests.migrate_together(dict.fromkeys(BOTH, FOUR), strategy=batched(3))[0].id
+    publish(driver, 1)
+    driver.requests.abort("counts", id)
+    stay = owners(driver, "counts")
+    abort = jointly([AbortRequest(0, name, id, rollback) for name in BOTH])
+    requests = History.inspect(tmp_path).requests
+    requests.add(abort)
+    publish(driver, 2)
+    assert driver.timelines["others"].migration is None
+    ends = {name: end.phase.value for name, end in driver.timelines.ended(id).items()}
+    assert ends == {"counts": "aborted", "others": "rolled back" if rollback else "aborted"}
+    assert owners(driver, "counts") == stay
+    assert owners(driver, "others") == (TWO.owners.tolist() if rollback else stay)
+    last = requests.add(abort).id
+    told = begin(driver, 3).refused
+    assert told.keys() == {last}
+    assert "operator 'counts' is aborted; only an open one can be aborted" in told[last]
 
 
 def test_a_schedule_for_all_that_one_gives_up_goes_on_in_the_others(

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from godwit.driver.requests import Requests
-from godwit.driver.timelines import REFUSALS
+from godwit.driver.timelines import REFUSALS, SOURCES
 from godwit.errors import FencedError, RefusedError
-from godwit.log import History
+from godwit.log import History, RequestLog
 from godwit.model.ids import BinId, Epoch, WorkerId
-from godwit.model.requests import AbortRequest, StreamedUpdates
+from godwit.model.requests import AbortRequest, MigrateRequest, StreamedUpdates
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, count
 from tests.support.simulated import COUNTS, WORDS, begin, content, drive, idle, publish
@@ -162,14 +162,58 @@ def test_other_workers_or_fewer_bins_at_a_restart_overrule_open_requests(
     publish(driver, 1)
     driver = drive(tmp_path)
     assert begin(driver, 2).routings["counts"] == expected
-    assert History.inspect(tmp_path).requests.ids() == [taken]  # nothing is deleted
+    assert taken in History.inspect(tmp_path).requests.ids()  # nothing is deleted
     assert driver.requests.schedule("counts", [Update(3, 0, 1)]).id > taken
 
 
-def test_a_request_is_never_read_as_one_for_other_bins(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("bins", "owners"), [(2, [1, 1]), (4, [1, 1, 1, 1])])
+def test_a_request_is_never_read_as_one_for_other_bins(
+    tmp_path: Path, bins: int, owners: list[int]
+) -> None:
+    """It was accepted for 2 bins, and not for 4."""
     publish(drive(tmp_path, workers=2, bins=4), 0)
     drive(tmp_path, bins=2).requests.schedule("counts", [Update(1, 0, 1)])
-    assert begin(drive(tmp_path), 1).routings["counts"] == Routing.even(4, 2)
+    assert begin(drive(tmp_path, bins=bins), 1).routings["counts"].owners.tolist() == owners
+
+
+def test_an_epoch_that_has_begun_is_begun_again_as_it_was(tmp_path: Path) -> None:
+    """Its updates could not be applied to the routing that it has itself: a schedule that ended
+    with it had brought the third worker."""
+    driver = drive(tmp_path, workers=2, bins=4)
+    publish(driver, 0)
+    ends = [Update(3, bin, 0) for bin in range(4)]
+    driver.requests.schedule("counts", [Update(1, 0, 0), *ends], workers=2)
+    driver.requests.schedule("counts", [Update(1, 3, 2)], workers=3)
+    decided = begin(driver, 1).routings
+    assert decided["counts"].owners.tolist() == [0, 0, 1, 2]
+    for _ in range(2):
+        driver = drive(tmp_path)
+        assert begin(driver, 1).routings == decided
+    publish(driver, 1)
+    publish(driver, 2)
+    assert begin(driver, 3).routings["counts"].owners.tolist() == [0, 0, 0, 0]
+
+
+def test_a_request_that_another_process_was_faster_than_is_judged_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when ours is judged, and not yet claimed."""
+    driver = drive(tmp_path, workers=2, bins=16)
+    publish(driver, 0)
+    claim = RequestLog.claim
+
+    def late(log: RequestLog, request: MigrateRequest, after: int) -> MigrateRequest:
+        monkeypatch.setattr(RequestLog, "claim", claim)
+        first = MigrateRequest(0, "counts", EVEN, EVEN.spread(3), "fluid", 1.0)
+        assert History.inspect(tmp_path).requests.add(first).id == 1
+        return claim(log, request, after)
+
+    monkeypatch.setattr(RequestLog, "claim", late)
+    with pytest.raises(RefusedError, match="migration 1 of operator 'counts' is open"):
+        driver.requests.migrate("counts", EVEN.spread(4))
+    assert History.inspect(tmp_path).requests.ids() == [1]
+    migration = driver.timelines["counts"].migration
+    assert (migration and migration.id, begin(driver, 1).refused) == (1, {})
 
 
 def test_the_id_of_a_deleted_request_is_not_given_again(tmp_path: Path) -> None:
@@ -221,6 +265,25 @@ def test_updates_as_data_that_name_no_operator_are_for_all(tmp_path: Path) -> No
     assert driver.routing("counts").owners.tolist() == [1, 0, 1, 1]
     assert driver.routing("others").owners.tolist() == [1, 0, 1, 0]
     assert len(driver.timelines["counts"].scheduled) == 0
+
+
+def test_an_id_counts_once_however_many_operators_it_is_for(tmp_path: Path) -> None:
+    others = [
+        AggregateOperator.of(f"others{i}", "word", {"rows": count()}, WORDS) for i in range(5)
+    ]
+    driver = drive(tmp_path, COUNTS, *others, workers=2, bins=4)
+    publish(driver, 0)
+    ids = [f"id {number}" for number in range(SOURCES)]
+    driver.requests.add_streamed(Epoch(0), [streamed(id, None, bin=0, worker=1) for id in ids])
+    publish(driver, 1)
+    driver = drive(tmp_path, COUNTS, *others)
+    before = content(tmp_path)
+    driver.requests.add_streamed(Epoch(1), [streamed(ids[0], None, bin=0, worker=1)])
+    assert content(tmp_path) == before
+    driver.requests.add_streamed(Epoch(1), [streamed("new", "counts", bin=0, worker=1)])
+    told = begin(driver, 2).sources
+    assert len({source.partition(":")[2] for source in told}) == SOURCES
+    assert told[-1] == "counts:new"
 
 
 def test_updates_as_data_that_cannot_be_are_refused_and_do_not_stop_the_query(

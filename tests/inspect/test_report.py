@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from godwit.inspect.prometheus import PrometheusFile
-from godwit.inspect.report import EpochReport, ReplicaReport
+from godwit.inspect.report import EpochReport, ReplicaReport, came_in
 from godwit.migration.strategies import all_at_once, batched
+from godwit.model.graph import Graph, Parents
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.routing import Routing
 from godwit.model.unread import UnreadFiles
@@ -44,6 +45,25 @@ def test_what_moved_is_told_in_the_bins_of_now(tmp_path: Path) -> None:
         assert told.moved == moved
 
 
+def test_records_are_those_of_all_sources_each_once(tmp_path: Path) -> None:
+    """The first operator may take one of several sources, two may share one, and one may take what
+    another puts out beside a source."""
+    orders, clicks, payments = (Parents((), (source,)) for source in range(3))
+    inputs = {
+        "visits": (clicks,),
+        "once": (payments,),
+        "paid": (orders, Parents(("once",))),
+        "both": (clicks, orders),
+        "sums": (Parents(("visits",)),),
+    }
+    one = report(tmp_path).operators["counts"]
+    got = {"visits": 100, "once": 20, "paid": 7 + 15, "both": 100 + 7, "sums": 9}
+    operators = {name: replace(one, name=name, records=n, outputs=15) for name, n in got.items()}
+    assert came_in(Graph(inputs), operators) == 100 + 20 + 7
+    del inputs["both"], operators["both"]
+    assert came_in(Graph(inputs), operators) == 100 + 20 + 7
+
+
 def test_a_line_for_people(tmp_path: Path) -> None:
     assert str(report(tmp_path)) == (
         "epoch 1: 3 records in 0.21 s (decide 0.01, compute 0.20); "
@@ -55,7 +75,7 @@ def test_a_line_for_people(tmp_path: Path) -> None:
 def test_one_is_not_many(tmp_path: Path) -> None:
     one = report(tmp_path)
     counts = replace(one.operators["counts"], workers=1, rows=1, moved=1, left=1, records=1)
-    assert str(replace(one, operators={"counts": counts})) == (
+    assert str(replace(one, operators={"counts": counts}, records=1)) == (
         "epoch 1: 1 record in 0.21 s (decide 0.01, compute 0.20); "
         "counts: 1 worker, 1 row changed, watermark 1970-01-01 00:00:05, 1 bin moved, "
         "migration 1 has 1 bin to go"

@@ -17,6 +17,7 @@ from godwit.inspect.targets import PLANNERS, Measured, Planner, target, targets
 from godwit.log.history import History
 from godwit.migration.strategies import Fetching, Known, paced
 from godwit.model import tree as trees
+from godwit.model.loads import Loads
 from godwit.model.routing import SEGMENTS, Routing
 from godwit.operators import Operator
 from godwit.planner import intervals_of
@@ -32,6 +33,9 @@ from tests.support.timed_workloads import at
 from tests.support.window_workloads import WINDOWS
 
 BINS = 64
+
+
+_told = Loads.to_text
 
 
 def measured(records: list[float] | None = None, bytes: float = 1.0) -> Measured:
@@ -69,6 +73,16 @@ def test_records_that_were_counted_in_other_bins_count_in_those_of_now(tmp_path:
         assert found.sum() == pytest.approx(50)
         exact = Measured.of(History(tmp_path), "counts", 4).records
         assert found == pytest.approx(exact)
+
+
+def test_loads_that_do_not_tell_their_bins_are_left_out(tmp_path: Path) -> None:
+    """Earlier versions wrote them so: after a split they would count in other bins."""
+    sim = simulate(tmp_path, bins=16)
+    with patch.object(Loads, "to_text", lambda self: _told(self).rpartition(":")[2]):
+        sim.feed(words(*map(str, range(100))))
+    assert not Measured.of(History(tmp_path), "counts", 32).records.any()
+    sim.feed(words("a"))
+    assert Measured.of(History(tmp_path), "counts", 32).records.sum() == pytest.approx(1)
 
 
 def test_operators_that_move_together_are_planned_by_their_load_together() -> None:

@@ -3,7 +3,7 @@
 import queue
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 import godwit as gw
 from godwit.model.schema import to_ddl
@@ -220,3 +221,48 @@ def test_queries_without_state(query: str, spark: SparkSession, events: pa.Table
     assert expected.num_rows > 0
     found = STATELESS[query](spark.createDataFrame(events)).toArrow()
     assert rows(found.select(expected.column_names)) == rows(expected)
+
+
+@pytest.mark.spark
+def test_queries_without_state_are_the_same_over_a_stream(
+    spark: SparkSession, tmp_path: Path, events: pa.Table
+) -> None:
+    def told(events: DataFrame) -> DataFrame:
+        each = [query(events) for query in STATELESS.values()]
+        texts = [rows.select(sf.to_json(sf.struct("*"))) for rows in each]
+        return reduce(DataFrame.union, texts)
+
+    events = stretched(events)
+    feed = Feed(tmp_path, to_ddl(events.schema))
+    feed.put(events)
+    writer = told(feed.stream(spark)).writeStream.format("memory").queryName("stateless")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    found = Counter(spark.table("stateless").collect())
+    assert found == Counter(told(spark.createDataFrame(events)).collect())
+
+
+@pytest.mark.spark
+def test_query_8_keeps_the_persons_and_auctions_of_a_window(
+    spark: SparkSession, tmp_path: Path, events: pa.Table
+) -> None:
+    """Each for as long as a window is, as in the papers; what is older has left the state."""
+    feed = Feed(tmp_path / "events", to_ddl(events.schema))
+    feed.put(events)
+    sink = gw.foreach_batch(lambda rows, epoch: None)
+    query = queries.q8(feed.stream(spark), length="2 s").to(sink).start(tmp_path / "checkpoint")
+    try:
+        query.process_all_available()
+        kept = {
+            side: gw.read_state(spark, tmp_path / "checkpoint", "new-sellers", table=side).count()
+            for side in ("left", "right")
+        }
+    finally:
+        query.stop()
+    times = {
+        side: events.filter(pc.is_valid(events[kind]))["time"].cast(pa.int64()).to_numpy()
+        for side, kind in (("left", "person"), ("right", "auction"))
+    }
+    watermark = min(of_side.max() for of_side in times.values())
+    since = watermark - micros("2 s")
+    assert kept == {side: int((of_side >= since).sum()) for side, of_side in times.items()}
+    assert all(0 < kept[side] < len(of_side) for side, of_side in times.items())

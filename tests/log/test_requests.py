@@ -103,4 +103,12 @@ def test_a_claim_fails_when_another_was_first(tmp_path: Path) -> None:
     with patch.object(control, "ids", return_value=[]):
         other.add(schedule_of(1, 1))
         with pytest.raises(FileExistsError):
-            control.claim(schedule_of(1, 1))
+            control.claim(schedule_of(1, 1), after=0)
+
+
+def test_a_claim_fails_when_another_came_after_what_was_judged(tmp_path: Path) -> None:
+    control, other = journal_at(tmp_path).requests, History.inspect(tmp_path).requests
+    other.add(schedule_of(1, 1))
+    with pytest.raises(FileExistsError):
+        control.claim(schedule_of(1, 1), after=0)
+    assert control.claim(schedule_of(1, 1), after=1).id == 2

@@ -243,9 +243,7 @@ def test_keys_expire_by_a_ttl() -> None:
         "delay": "0 s",
         "ttl": "10 s",
     }
-    stream = gw.stream(columns).vectorised(
-        "v", key="k", function=add, state="n long", ttl="10 s", **output
-    )
+    stream = gw.stream(columns).vectorised("v", key="k", function=add, state="n long", **output)
     sim = Simulation(stream.to(gw.files("out")))
     for k, second in (("a", 0), ("b", 20), ("b", 21), ("a", 22)):
         sim.feed([{"k": k, "n": 1, "at": datetime(2026, 1, 1, 0, 0, second)}])

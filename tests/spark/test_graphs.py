@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import godwit as gw
+from godwit.inspect.audit import verify
+from tests.support.counting import run_to_end
 from tests.support.feed import Feed
 
 pytestmark = pytest.mark.spark
@@ -152,3 +154,37 @@ def test_what_cannot_be_one_query_is_refused_before_it_starts(
     with pytest.raises(gw.ConfigError, match="a DataFrame and another a schema"):
         words.union(gw.stream(WORDS)).aggregate("both", key="word", n=gw.count()).to(output)
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_an_operator_that_is_added_may_come_with_state(spark: SparkSession, tmp_path: Path) -> None:
+    """Which is loaded at its first start, and passed over from then on."""
+    feed, checkpoint = Feed(tmp_path / "input", WORDS), tmp_path / "checkpoint"
+
+    def counted() -> gw.Stream:
+        return gw.stream(feed.stream(spark)).aggregate("counts", key="word", n=gw.count())
+
+    def job() -> gw.Job:
+        counts = counted()
+        sizes = counts.aggregate("sizes", key="n", words=gw.count())
+        ends = [counts.to(gw.files(tmp_path / "counts")), sizes.to(gw.files(tmp_path / "sizes"))]
+        return gw.query(*ends)
+
+    def state() -> dict[int, int]:
+        return {row.n: row.words for row in gw.read_state(spark, checkpoint, "sizes").collect()}
+
+    feed.add([{"word": "a", "n": 0}])
+    run_to_end(counted().to(gw.files(tmp_path / "counts")), checkpoint, workers=3)
+    given = {
+        "sizes": spark.createDataFrame([(2, 10), (7, 1)], "n long, words long"),
+        "counts": spark.createDataFrame([("a", 100)], "word string, n long"),
+    }
+    job().start(checkpoint, initial=given).stop()  # no epoch has the operator yet
+    assert state() == {2: 10, 7: 1}
+    feed.add([{"word": "a", "n": 0}])
+    run_to_end(job(), checkpoint)
+    assert state() == {2: 11, 7: 1}
+    feed.add([{"word": "b", "n": 0}])
+    run_to_end(job(), checkpoint, initial=given)
+    assert state() == {1: 1, 2: 11, 7: 1}
+    assert newest(spark, tmp_path / "counts", "word") == {"a": (2,), "b": (1,)}
+    assert verify(checkpoint).findings == []

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -357,31 +356,3 @@ def test_a_driver_that_was_taken_over_delivers_nothing(
     assert delivered == []
     run_to_end(job, tmp_path / "checkpoint")
     assert delivered == [0]
-
-
-def test_a_second_operator_adds_one_shuffle(
-    spark: SparkSession, feed: Feed, tmp_path: Path
-) -> None:
-    """In every epoch; a third adds another one."""
-    stream, found = gw.stream(feed.stream(spark)), []
-    for operators, (key, counted) in enumerate(pairwise(["word", "n", "m", "k"]), start=1):
-        functions: dict[str, Any] = {counted: gw.count()}
-        stream = stream.aggregate(f"by-{key}", key=key, **functions)
-        sink = gw.foreach_batch(lambda rows, epoch: None)
-        query = stream.to(sink).start(tmp_path / f"checkpoint-{operators}", workers=2)
-        try:
-            feed.add(words("a b c a"))
-            query.process_all_available()
-            before = shuffles(spark)
-            feed.add(words("a b"))
-            query.process_all_available()
-            found.append(shuffles(spark) - before - 1)
-        finally:
-            query.stop()
-    assert found == [1, 2, 3]
-
-
-def shuffles(spark: SparkSession) -> int:
-    """How many shuffles there have been; to ask counts as one."""
-    context: Any = spark.sparkContext
-    return int(context._jsc.sc().newShuffleId())

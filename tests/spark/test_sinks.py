@@ -181,6 +181,14 @@ def test_output_columns_that_come_and_go_are_null_in_other_epochs(
     again.check(spark, later.schema, str(checkpoint))
     again.deliver(2, later, "q/c", 1)
     assert schema_file.stat().st_mtime_ns == written
+    part = rows(spark, 3).selectExpr("n", "named_struct('by', 'x') AS extra")
+    changed.check(spark, part.schema, str(checkpoint))
+    changed.deliver(3, part, "q/d", 1)
+    found = spark.read.parquet(str(out)).selectExpr("epoch", "string(extra.at)", "extra.by")
+    assert sorted(found.where("epoch IN (1, 3)").collect()) == [
+        (1, "2024-01-01 00:00:00", None),
+        (3, None, "x"),
+    ]
 
 
 def documented_reads() -> dict[str, str]:

@@ -1,12 +1,22 @@
 """What a start says of the executors' Python, and what it keeps quiet."""
 
+import sys
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from pyspark.sql import Row
 from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
-from godwit.spark.start_check import _silenced, explain, hush_pandas
+import godwit as gw
+from godwit.errors import ConfigError
+from godwit.model.schema import parse
+from godwit.spark import start_check
+from godwit.spark.start_check import _silenced, check_start, explain, hush_pandas
+from godwit.spark.types import to_spark
 
 NEXT = "Set PYSPARK_PYTHON to the Python that runs this program"
 
@@ -66,3 +76,35 @@ def test_a_spark_that_logs_by_log4j_gets_its_levels_back() -> None:
         assert {call.args[1] for call in set_level.call_args_list} == {log4j.Level.OFF}
     silenced = [call.args[0] for call in set_level.call_args_list]
     assert [call.args[0] for call in configuration.removeLogger.call_args_list] == silenced
+
+
+@pytest.mark.parametrize("sink", [gw.delta("table"), gw.iceberg("ns.table")])
+def test_a_package_that_a_sink_lacks_is_told_before_executors_are_asked(
+    sink: gw.Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In local mode they lack it, too, and could not tell the command that installs it."""
+
+    def check_python(*given: object) -> None:
+        raise ConfigError("executors cannot run Godwit")
+
+    monkeypatch.setattr(start_check, "check_python", check_python)
+    schema = to_spark(parse("k string"))
+    flow: Any = SimpleNamespace(outlets=[(SimpleNamespace(schema=schema), sink)], operators={})
+    spark = MagicMock()
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.setitem(sys.modules, "pyiceberg.io.pyarrow", None)
+    with pytest.raises(ConfigError, match="pip install"):
+        check_start(spark, flow, str(tmp_path))
+
+
+def test_a_table_that_spark_cannot_overwrite_for_another_reason_than_types() -> None:
+    schema = to_spark(parse("k string, n bigint"))
+    spark = MagicMock()
+    columns = [SimpleNamespace(name=name, isPartition=name == "epoch") for name in ("k", "epoch")]
+    spark.catalog.listColumns.return_value = [*columns, SimpleNamespace(name="n", isPartition=0)]
+    spark.table.return_value.schema = schema
+    spark.createDataFrame.return_value = SimpleNamespace(sparkSession=spark, schema=schema)
+    told = "Error occurred during query planning: ", "[NOT_WRITABLE] The view is read.", "more"
+    spark.sql.return_value.collect.return_value = [Row(plan=line) for line in told]
+    with pytest.raises(ConfigError, match=r"table t cannot be overwritten: \[NOT_WRITABLE\] The v"):
+        gw.table("t").check(spark, schema, "checkpoint")

@@ -119,9 +119,13 @@ def reseal(checkpoint: Path, name: str) -> None:
     data = (checkpoint / "godwit" / name).read_bytes()
 
     def change(body: Body) -> None:
-        for ref in body["trees"]["counts"]["value"]["files"]:
-            if ref[0] == name:
-                ref[2:] = [len(data), zlib.crc32(data)]
+        for tables in body["trees"].values():
+            for ref in chain.from_iterable(tree["files"] for tree in tables.values()):
+                if ref[0] == name:
+                    ref[2:] = [len(data), zlib.crc32(data)]
 
-    for epoch in History(checkpoint).epochs():
+    history = History(checkpoint)
+    for epoch in history.epochs():
         edit_manifest(checkpoint, epoch, change)
+        for added in history.addition_names(epoch):
+            edit(checkpoint / "godwit" / added, "addition", lambda body: change(body["manifest"]))

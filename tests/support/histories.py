@@ -49,7 +49,18 @@ from tests.support.history_events import (
     Split,
     Story,
 )
-from tests.support.routes import Asked, Cut, End, Routes, Said, Stop, Trip, Wish, restart
+from tests.support.routes import (
+    Asked,
+    Cut,
+    End,
+    Routes,
+    Said,
+    Stop,
+    Trip,
+    Wish,
+    is_accepted,
+    restart,
+)
 
 LONG = 12  # epochs: a migration that takes longer than this is brought to its end otherwise
 
@@ -87,6 +98,7 @@ class _Play:
         # Migrations: by the number of the request its id and the operators.
         self._accepted: dict[int, tuple[int, list[str]]] = {}
         self._numbers = count(1)
+        self._named: tuple[int | None, int | None] = story.workers, story.bins  # at the last start
         self._checkpoint = checkpoint
         self._story = story
         operators = [*workload.before, workload.operator]
@@ -326,9 +338,12 @@ class _Play:
         workers, bins = event.workers, event.bins
         if self._begun < 0:  # nothing is written down yet, so the program says it all
             workers, bins = workers or self._story.workers, bins or self._story.bins
-        for number in restart(self._routes.values(), workers, bins):
+        refused = restart(self._routes.values(), workers, bins, next(self._numbers))
+        for number in refused:
             if self._accepted.pop(number, None):
                 self.seen["accepted, and refused after a restart with other numbers"] += 1
+        assert not refused or (self._begun < 0 and (workers, bins) != self._named)
+        self._named = workers, bins
         while self._dies(lambda: self._sim.restart(workers=workers, bins=bins)):
             self.seen["killed in a restart"] += 1
 
@@ -349,6 +364,7 @@ class _Play:
         """Ask operators for something: a request that one refuses changes nothing in any, an
         accepted one is durable."""
         number, before = next(self._numbers), self._control()
+        parts = [(self._routes[name], one) for name, one in asked.items()]
         refused: list[RefusedError] = []
 
         def ask() -> None:
@@ -366,15 +382,15 @@ class _Play:
         self.seen["requests refused"] += bool(refused)
         if refused:
             possible = [self._routes[name].is_possible(one) for name, one in asked.items()]
-            assert not all(possible)
+            assert not is_accepted(parts)
             self.seen["requests refused that some could accept"] += any(possible)
             assert after == before
         elif dead is None:
             assert accepted == [list(asked)]
         for names in accepted:
             assert names == list(asked)
+            assert is_accepted(parts)
             for name, one in asked.items():
-                assert self._routes[name].is_possible(one)
                 self._routes[name].add(one, number)
                 if isinstance(one, Trip):
                     self._accepted[number] = (new[-1], names)

@@ -167,8 +167,9 @@ def mixed_stories(workload: Workload) -> st.SearchStrategy[Story]:
 
 def steered_stories(workload: Workload) -> st.SearchStrategy[Story]:
     """A query that nobody leaves alone: it begins with a migration of all operators, which takes
-    some epochs, and before each of the next epochs there is a request or two, many for other bins
-    or for all operators; or a death, a start with other numbers or a rollback."""
+    some epochs and in which bins split, and before each of the next epochs there is a request or
+    two, many for other bins or for all operators; or a death, a start with other numbers or a
+    rollback."""
     few = st.lists(st.sampled_from(workload.records), min_size=1, max_size=3)
     feed = st.builds(Feed, few.map(tuple))
     places = st.none() | st.integers(0, len(workload.before))
@@ -181,15 +182,25 @@ def steered_stories(workload: Workload) -> st.SearchStrategy[Story]:
     strategies = st.sampled_from([fluid(), batched(3), matched(gap=1), paced("0 ms"), paced()])
 
     def build(
-        story: Story, bins: int, strategy: Strategy, pattern: list[int], parts: list[tuple[Event]]
+        story: Story,
+        bins: int,
+        strategy: Strategy,
+        pattern: list[int],
+        place: int | None,
+        finer: int,
+        parts: list[tuple[Event]],
     ) -> Story:
-        opening = Migrate(None, 3, tuple(pattern), strategy, False, None, "finish")
-        events = (Feed(workload.records), opening, *chain.from_iterable(parts))
+        opening = (
+            Migrate(None, 3, tuple(pattern), strategy, False, None, "finish"),
+            Split(place, bins * finer),
+        )
+        events = (Feed(workload.records), *opening, *chain.from_iterable(parts))
         return replace(story, bins=bins, events=events)
 
     episodes = st.lists(episode, min_size=2, max_size=6)
     patterns = st.permutations([0, 0, 1, 2])
-    return st.builds(build, stories(workload), bins, strategies, patterns, episodes)
+    finer = st.sampled_from([2, 1, 16])
+    return st.builds(build, stories(workload), bins, strategies, patterns, places, finer, episodes)
 
 
 def _kills() -> st.SearchStrategy[Kill]:

@@ -1,6 +1,7 @@
 """Routing over epochs in plain Python: what requests and restarts should do."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,14 +67,22 @@ class End:
     """The end of the stream."""
 
 
-Asked = Wish | Trip | Stop | Cut | End
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A start of the program that names numbers which it did not name before, or one of them."""
+
+    workers: int | None
+    bins: int | None
+
+
+Asked = Wish | Trip | Stop | Cut | End | Start
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is decided in an epoch: its routing, and what is to come.
 
-    `given` and `given_bins` are the numbers that the program had named, `sources` those of all
+    `given` and `given_bins` are the numbers that the program has named, `sources` those of all
     wishes that came as data, and `end` the epoch from which on the stream has ended.
     """
 
@@ -119,6 +128,26 @@ class Plan:
                 return replace(self, routing=routing, trip=trip, wishes=wishes)
             case End():
                 return self if self.end is not None else replace(self, end=begun + 1)
+            case Start(workers, bins):
+                return self._start(workers, bins, begun)
+
+    def _start(self, workers: int | None, bins: int | None, begun: int) -> "Plan":
+        """If the bins cannot be had where they are, or nothing that was asked leads to the workers,
+        that overrules it."""
+        plan = replace(self, given=workers or self.given, given_bins=bins or self.given_bins)
+        routing, trip = self.routing, self.trip
+        goal = routing if trip is None else trip.origin if trip.back else trip.target
+        to_come = [goal.workers, *(wish.workers for wish in self.wishes if wish.workers)][-1]
+        if workers in (None, to_come):
+            with suppress(ImpossibleError):
+                return plan if bins is None else plan.ask(Cut(bins), begun)
+        has_moved = trip is not None and trip.origin != routing
+        if bins is not None:
+            first_parts = np.arange(bins) * routing.bins // bins
+            routing = Routing(routing.owners[first_parts], routing.workers)
+        if workers is not None and (has_moved or workers != routing.workers):
+            routing = Routing.even(routing.bins, workers)
+        return replace(plan, routing=routing, wishes=(), trip=None)
 
     def begin(self, epoch: int, now: float, said: Said) -> "Plan":
         """What is decided next."""
@@ -154,10 +183,10 @@ class Routes:
 
     def __init__(self, workers: int, bins: int) -> None:
         self.begun = -1
-        self._given: tuple[int | None, int | None] = workers, bins
-        self._plan = Plan(Routing.even(bins, workers))
+        self._plan = _first(workers, bins)
         self._plans: dict[int, Plan] = {}
         self._asked: dict[int, Asked] = {}  # by the numbers of requests
+        self._left = set[int]()  # of those that nobody has judged
 
     @property
     def now(self) -> Routing:
@@ -192,9 +221,7 @@ class Routes:
         return self._plan.end
 
     def begin(self, epoch: int, now: float, said: Said) -> None:
-        workers, bins = self._given
-        plan = replace(self._plan.begin(epoch, now, said), given=workers, given_bins=bins)
-        self._plan = self._plans[epoch] = plan
+        self._plan = self._plans[epoch] = self._plan.begin(epoch, now, said)
         self.begun, self._asked = epoch, {}
 
     def is_possible(self, asked: Asked) -> bool:
@@ -208,13 +235,19 @@ class Routes:
         return source in self._plan.sources
 
     def add(self, asked: Asked, number: int) -> None:
-        self._plan = self._plan.ask(asked, self.begun)
+        """It was accepted; a stop of several operators stops those that it can."""
+        if not isinstance(asked, Stop) or self.is_possible(asked):
+            self._plan = self._plan.ask(asked, self.begun)
         self._asked[number] = asked
         self.know(asked)
 
     def leave(self, asked: Asked, number: int) -> None:
         """It is there for the next start of the query, which judges it."""
         self._asked[number] = asked
+        self._left.add(number)
+
+    def was_judged(self, number: int) -> bool:
+        return number not in self._left
 
     def know(self, asked: Asked) -> None:
         """Whether it is granted or not, it has been there."""
@@ -224,38 +257,19 @@ class Routes:
     def rewind(self, workers: int | None, bins: int | None) -> dict[int, Asked]:
         """Back to what the last epoch had decided; returns what was asked since. Before the first
         epoch both numbers are given."""
-        self._plan = self._plans.get(self.begun) or Plan(Routing.even(bins or 0, workers or 0))
+        self._plan = self._plans.get(self.begun) or _first(workers or 0, bins or 0)
         asked, self._asked = self._asked, {}
         return asked
 
-    def name(self, workers: int | None, bins: int | None) -> None:
-        """The program names other numbers than before, if it does. If the bins cannot be had where
-        they are, or nothing that was asked leads to the workers, that overrules it, as soon as an
-        epoch has begun with it. Before the first epoch it overrules nothing."""
-        decided = self._plans.get(self.begun)
-        if decided is None:
-            self._given = workers, bins
-            return
-        self._given = workers or decided.given, bins or decided.given_bins
-        if workers == decided.given:
-            workers = None
-        if bins == decided.given_bins:
-            bins = None
-        routing, trip = self._plan.routing, self._plan.trip
-        goal = routing if trip is None else trip.origin if trip.back else trip.target
-        to_come = [goal.workers, *(wish.workers for wish in self._plan.wishes if wish.workers)][-1]
-        fits = bins is None or self.is_possible(Cut(bins))
-        if fits and workers in (None, to_come):
-            if bins is not None:
-                self._plan = self._plan.ask(Cut(bins), self.begun)
-            return
-        has_moved = trip is not None and trip.origin != routing
-        if bins is not None:
-            first_parts = np.arange(bins) * routing.bins // bins
-            routing = Routing(routing.owners[first_parts], routing.workers)
-        if workers is not None and (has_moved or workers != routing.workers):
-            routing = Routing.even(routing.bins, workers)
-        self._plan = replace(self._plan, routing=routing, wishes=(), trip=None)
+    def name(self, workers: int | None, bins: int | None, number: int) -> None:
+        """The program names numbers. Those that it did not name before are asked for; before the
+        first epoch they overrule nothing."""
+        plan = self._plan
+        other = Start(
+            None if workers == plan.given else workers, None if bins == plan.given_bins else bins
+        )
+        if other != Start(None, None):
+            self.add(other, number)
 
     def restore(self, epoch: int) -> None:
         """Later epochs have not begun; nor was anything wished for them."""
@@ -264,23 +278,36 @@ class Routes:
         self._plans = {e: plan for e, plan in self._plans.items() if e <= epoch}
 
 
-def restart(several: Collection[Routes], workers: int | None, bins: int | None) -> set[int]:
+def is_accepted(asked: Collection[tuple[Routes, Asked]]) -> bool:
+    """Is a request accepted? All that it is for accept it, or none; one is enough for a stop."""
+    possible = [routes.is_possible(one) for routes, one in asked]
+    return any(possible) if all(isinstance(one, Stop) for _, one in asked) else all(possible)
+
+
+def restart(
+    several: Collection[Routes], workers: int | None, bins: int | None, number: int
+) -> set[int]:
     """What was asked is asked again, in its order, of all that it was for or of none. Then the
-    program names its numbers. Returns the numbers of the requests that are refused now."""
+    program names its numbers. Returns the numbers of the requests that are refused now, and were
+    accepted before."""
     asked = [(routes, routes.rewind(workers, bins)) for routes in several]
     refused = set[int]()
-    for number in sorted({number for _, some in asked for number in some}):
-        parts = [(routes, some[number]) for routes, some in asked if number in some]
+    for again in sorted({again for _, some in asked for again in some}):
+        parts = [(routes, some[again]) for routes, some in asked if again in some]
         for routes, one in parts:
             routes.know(one)
-        if all(routes.is_possible(one) for routes, one in parts):
+        if is_accepted(parts):
             for routes, one in parts:
-                routes.add(one, number)
-        else:
-            refused.add(number)
+                routes.add(one, again)
+        elif parts[0][0].was_judged(again):
+            refused.add(again)
     for routes in several:
-        routes.name(workers, bins)
+        routes.name(workers, bins, number)
     return refused
+
+
+def _first(workers: int, bins: int) -> Plan:
+    return Plan(Routing.even(bins, workers), given=workers, given_bins=bins)
 
 
 def _paced(owners: list[int], goal: list[int], waited: int | None, said: Said) -> list[int]:

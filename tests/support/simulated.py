@@ -1,5 +1,6 @@
 """A small query for the tests of the runtime: counts and sums by word, without Spark."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,17 @@ import pyarrow as pa
 import godwit.operators as ops
 from godwit.driver.driver import Driver
 from godwit.log import Intent
+from godwit.model.hashing import hash_rows
 from godwit.model.ids import Epoch, WorkerId
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
+from godwit.model.routing import Routing
 from godwit.operators import AggregateOperator, Operator
+from godwit.operators.initial_state import Load
 from godwit.state.cache import CacheSpec
+from godwit.state.table import HASH
 from godwit.testing.simulation import OperatorSimulation
+from godwit.worker.work import Work
 
 WORDS = pa.schema({"word": pa.string(), "n": pa.int64()})
 COUNTS = AggregateOperator.of("counts", "word", {"rows": ops.count(), "total": ops.sum("n")}, WORDS)
@@ -50,6 +56,23 @@ def idle(driver: Driver, intent: Intent) -> dict[str, list[Receipt]]:
         ]
         for name, routing in intent.routings.items()
     }
+
+
+def worked(work: Work, routing: Routing, rows: pa.Table) -> list[Receipt]:
+    """The receipts of workers that get their records of these."""
+    hashes = hash_rows(rows.select(["word"]))
+    rows = rows.append_column(HASH, pa.array(hashes)).sort_by(HASH)
+    owners = routing.owners_at(rows[HASH].to_numpy())
+    return [
+        work.run(WorkerId(worker), rows.filter(pa.array(owners == worker)).to_batches())
+        for worker in range(routing.workers)
+    ]
+
+
+def loaded(driver: Driver, intent: Intent, operator: Operator, rows: pa.Table) -> list[Receipt]:
+    """The receipts of workers that load the initial state of an operator."""
+    work = replace(driver.work(intent, operator.name), operator=Load(operator, "value"))
+    return worked(work, intent.routings[operator.name], rows)
 
 
 def words(*texts: str) -> list[dict[str, Any]]:

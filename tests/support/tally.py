@@ -3,8 +3,8 @@
 `python -m tests.support.tally FILE [--runs N] [--load PROCESSES] [--only PYTEST ARGUMENTS]`
 
 Runs the tiers `cluster` and `kill` until each of their tests has a line for each of N runs in FILE,
-one line of JSON a test and run. What was stopped goes on where it was: a run that has begun is run
-to its end, without the tests that it has done. Exit code 1 if a test has failed.
+one line of JSON a test and run, with the commit. What was stopped goes on where it was: a run that
+has begun is run to its end, without the tests that it has done. Exit code 1 if a test has failed.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.tools.environment import git
 from tests.support.processes import forks
 
 TIERS = ("-m", "cluster or kill")
@@ -34,6 +35,7 @@ BUSY = "while True: pass"
 class Line:
     """What came of one test in one run."""
 
+    commit: str
     run: int
     test: str
     passed: bool
@@ -45,6 +47,7 @@ class Tally:
 
     def __init__(self, path: Path, run: int) -> None:
         self._path = path
+        self._commit = git("describe", "--always", "--dirty")
         self._run = run
         self._done = {line.test for line in read(path) if line.run == run}
         self._phases: list[pytest.TestReport] = []
@@ -57,7 +60,7 @@ class Tally:
         if report.when == "teardown":
             passed = not any(phase.failed for phase in self._phases)
             seconds = round(sum(phase.duration for phase in self._phases), 1)
-            line = Line(self._run, report.nodeid, passed, seconds)
+            line = Line(self._commit, self._run, report.nodeid, passed, seconds)
             with self._path.open("a") as file:
                 file.write(json.dumps(asdict(line)) + "\n")
             self._phases = []
@@ -72,7 +75,8 @@ def read(path: Path) -> list[Line]:
 def table(lines: Sequence[Line]) -> str:
     """Those that failed most come first.
 
-    >>> print(table([Line(0, "a", True, 2.0), Line(0, "b", True, 3.0), Line(1, "b", False, 4.0)]))
+    >>> lines = [("a", True, 2.0), ("b", True, 3.0), ("b", False, 4.0)]
+    >>> print(table([Line("", run, *line) for run, line in zip([0, 0, 1], lines)]))
     runs  failed  longest  test
        2       1      4 s  b
        1       0      2 s  a

@@ -162,8 +162,8 @@ def test_the_graph_tells_which_source_may_be_idle(tmp_path: Path) -> None:
     assert manifest is not None
     assert manifest.graph is not None
     view = GraphView(manifest.graph, manifest.operators, {"unpaid": gw.Routing.even(64, 2)}, {})
-    assert "  from  source payments (idle after 0:01:00)" in str(view).splitlines()
-    assert "  from  source clicks" in str(view).splitlines()
+    assert "  right source payments (idle after 1 minute)" in str(view).splitlines()
+    assert "  left  source clicks" in str(view).splitlines()
 
 
 def test_what_is_no_duration_is_refused() -> None:

@@ -76,9 +76,8 @@ def test_bins_move_between_epochs(tmp_path: Path) -> None:
         sim.schedule([Update(2, 0, 0)])
 
 
-def test_what_is_asked_of_an_operator_is_asked_of_the_last_unless_another_is_named(
-    tmp_path: Path,
-) -> None:
+def test_what_names_no_operator_is_asked_of_all_of_them(tmp_path: Path) -> None:
+    """The state that is read without a name is that of the last."""
     sums = AggregateOperator.of("sums", "word", {"total": gw.sum("n")}, WORDS)
     counted = AggregateOperator.of("counts", "word", {"times": gw.count()}, sums.output)
     sim = OperatorSimulation(tmp_path, [sums, counted], WORDS, workers=1, bins=16)
@@ -87,20 +86,26 @@ def test_what_is_asked_of_an_operator_is_asked_of_the_last_unless_another_is_nam
     def workers(operator: str) -> set[int]:
         return {row["_worker"] for row in sim.state(operator=operator)}
 
+    def are_open() -> list[bool]:
+        return [sim.driver.timelines[name].is_open for name in ("sums", "counts")]
+
     sim.migrate(Routing.even(16, 4), strategy=all_at_once(), operator="sums")
     sim.feed(words("a"))
     assert len(workers("sums")) > 1
     assert workers("counts") == {0}
     sim.schedule([Update(2, bin, 1) for bin in range(16)], workers=2, operator="sums")
-    sim.migrate(Routing.even(16, 2), strategy=all_at_once())
+    with pytest.raises(RefusedError, match="'sums' refuses, so none of 2 operators changes"):
+        sim.migrate(Routing.even(16, 2), strategy=all_at_once())
+    sim.migrate(Routing.even(16, 2), strategy=all_at_once(), operator="counts")
     sim.feed(words("a"))
     assert (workers("sums"), workers("counts")) == ({1}, {0, 1})
-    migration = sim.migrate(Routing.even(16, 4), operator="sums")
-    with pytest.raises(RefusedError):
-        sim.abort(migration)
+    migration = sim.migrate(4)
     sim.abort(migration, operator="sums")
+    assert are_open() == [False, True]
+    sim.abort(sim.migrate(4, supersede=True))
+    assert are_open() == [False, False]
     sim.feed(words("a"))
-    assert sim.driver.routing("sums").workers == 2
+    assert [sim.driver.routing(name).workers for name in ("sums", "counts")] == [2, 2]
     assert {row["word"]: row["times"] for row in sim.state()} == {"a": 4, "b": 1, "c": 1, "d": 1}
 
 

@@ -88,7 +88,8 @@ class Job:
         - `trigger`: the time from one epoch to the next, such as `"5 seconds"`, or
           `gw.available_now()`. By default an epoch runs as soon as there is data.
         - `options`: what most queries leave as it is, see `Options`.
-        - `initial`: the first state of a new checkpoint, by operator (and table).
+        - `initial`: the first state of a new checkpoint, or of operators that are new in one,
+          by operator (and table).
         - `drop`: operators that the checkpoint has and the query has no longer; their state is
           deleted.
         - `after`: a new checkpoint goes on from the offsets of this query of Spark's own, over the

@@ -1,6 +1,7 @@
 """`godwit abort CHECKPOINT`: end an open migration."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from godwit.cli.command import add_command
@@ -8,10 +9,16 @@ from godwit.cli.output import add_json
 from godwit.cli.requests import ask
 from godwit.cli.watch import told_of
 from godwit.errors import ConfigError
-from godwit.inspect.overview import OperatorView, Overview, newest
+from godwit.inspect.overview import OperatorView, Overview
 from godwit.log.history import History
-from godwit.model.requests import AbortRequest, MigrateRequest, jointly, parts_of
-from godwit.storage.location import Location, open_store
+from godwit.model.requests import (
+    AbortRequest,
+    MigrateRequest,
+    OperatorRequest,
+    jointly,
+    parts_of,
+)
+from godwit.storage.location import open_store
 
 EXAMPLES = """\
 examples:
@@ -38,8 +45,15 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     store = open_store(arguments.checkpoint)
-    views = Overview.of(store).named(arguments.operator)
-    open_ones = {view.name: id for view in views if (id := _open(store, view)) is not None}
+    overview = Overview.of(store)
+    views = overview.named(arguments.operator)
+    waiting = [
+        part
+        for one in overview.waiting
+        if one.kind in ("migrate", "abort")
+        for part in parts_of(History(store).requests.request(one.id))
+    ]
+    open_ones = {view.name: id for view in views if (id := _open(view, waiting)) is not None}
     if not open_ones:
         raise ConfigError(f"there is no open migration of {told_of([view.name for view in views])}")
     if len({*open_ones.values()}) > 1:
@@ -53,13 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     return answer.code
 
 
-def _open(checkpoint: Location, operator: OperatorView) -> int | None:
+def _open(operator: OperatorView, waiting: Sequence[OperatorRequest]) -> int | None:
     """The migration that is open when the requests are taken in that wait for the query to run."""
     open = operator.migration.id if operator.migration else None
-    history = History.inspect(checkpoint)
-    _, intent = newest(history)
-    waiting = history.requests.requests(after=intent.taken)
-    for request in (part for one in waiting for part in parts_of(one)):
+    for request in waiting:
         if request.operator != operator.name:
             continue
         if isinstance(request, AbortRequest):

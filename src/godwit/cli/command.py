@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ def add_command(
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
-        description=description,
+        description=textwrap.fill(description, 100),
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -41,7 +41,7 @@ def check_restart(
         check_compatible(last.operators, operators, drop)
         check_graph(stored, graph, is_old=last.graph is None)
         if changed := _changed_part(stored, graph):
-            _check_settled(history, last, changed)
+            _check_settled(history, last, changed, graph)
     elif begun := history.intents():
         decided = history.since(begun[-1])
         check_present(decided, operators)
@@ -120,10 +120,11 @@ def _changed_part(stored: Graph, given: Graph) -> str | None:
     return next((name for names, _ in changed for name in names), None)
 
 
-def _check_settled(history: History, last: Manifest, operator: str) -> None:
-    """An epoch runs, and is delivered, with the graph that it was decided with."""
+def _check_settled(history: History, last: Manifest, operator: str, given: Graph) -> None:
+    """An epoch runs with the operators that it was decided with: a query whose first epoch of a
+    changed graph was interrupted goes on. A published one is delivered to the sinks that it had."""
     begun = max(history.intents(), default=last.epoch)
-    if begun > last.epoch:
+    if begun > last.epoch and history.since(begun).keys() != given.inputs.keys():
         raise _unsettled(operator, f"epoch {begun} was decided with another graph")
     if last.query in ("", NO_SPARK) or last.epoch < 0:
         return

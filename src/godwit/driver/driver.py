@@ -14,7 +14,7 @@ from godwit import faults
 from godwit.driver.compatibility import check_restart
 from godwit.driver.demand import Demand
 from godwit.driver.garbage import Garbage
-from godwit.driver.merges import grown, merges_by_worker, plan_merges
+from godwit.driver.merges import Trees, grown, merges_by_worker, plan_merges
 from godwit.driver.monitor import Monitor
 from godwit.driver.placements import NOWHERE, Executors, Placements, bytes_by_worker
 from godwit.driver.published import INITIAL, Published
@@ -23,6 +23,7 @@ from godwit.driver.requests import Requests
 from godwit.driver.timelines import Timelines
 from godwit.errors import CheckpointError, ConfigError
 from godwit.inspect.report import EpochReport, ReplicaReport
+from godwit.log.addition import Addition
 from godwit.log.history import History
 from godwit.log.intent import Intent
 from godwit.log.journal import Journal
@@ -34,6 +35,7 @@ from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
+from godwit.model.time import Clocks
 from godwit.model.unread import UnreadFiles
 from godwit.operators.base import Operator
 from godwit.placement.placement_state import Seen
@@ -107,16 +109,7 @@ class Driver:
         self.timelines = Timelines(
             journal, self.monitor, self.graph, first, begun, self.placements, clock
         )
-        self._asked_workers, self._asked_bins = workers, bins
-        if (before := journal.intent(begun)) is not None:
-            # A number that a program names counts until it names another one: in between,
-            # migrations and splits have the last word.
-            self.timelines.restart(
-                None if workers == before.asked_workers else workers,
-                None if bins == before.asked_bins else bins,
-            )
-            self._asked_workers = before.asked_workers if workers is None else workers
-            self._asked_bins = before.asked_bins if bins is None else bins
+        self.timelines.start(workers, bins)
         self._clock = clock
         self.demand = Demand(
             journal, self.monitor, self.timelines, self.placements, self.published, clock
@@ -197,8 +190,8 @@ class Driver:
                     watermarks=self.published.time.next(decision.finished),
                     sources=decision.sources,
                     dropped=decision.dropped,
-                    asked_workers=self._asked_workers,
-                    asked_bins=self._asked_bins,
+                    asked_workers=decision.asked_workers,
+                    asked_bins=decision.asked_bins,
                     backlog=backlog,
                     unread=unread,
                     placement=self.placements.state.record(),
@@ -266,33 +259,7 @@ class Driver:
         }
         seen = {name: [receipt.clocks for receipt in group] for name, group in receipts.items()}
         time = self.published.time.after(intent, seen, self._begun)
-        manifest = self.journal.publish(
-            Manifest(
-                epoch=intent.epoch,
-                generation=self.journal.generation,
-                query=intent.query,
-                offsets=intent.offsets,
-                operators=self._described,
-                trees={
-                    name: {table: tree.pack() for table, tree in tables.items()}
-                    for name, tables in trees.items()
-                },
-                outputs={
-                    name: tuple(r.outputs for r in group if r.outputs)
-                    for name, group in receipts.items()
-                },
-                receipts={
-                    name: tuple(r.statistics() for r in group) for name, group in receipts.items()
-                },
-                clocks=time.clocks,
-                graph=self.graph,
-                late={
-                    name: tuple(r.late_records for r in group if r.late_records)
-                    for name, group in receipts.items()
-                    if self._described[name].late is not None
-                },
-            )
-        )
+        manifest = self.journal.publish(self._manifest(intent, receipts, trees, time.clocks))
         with self.monitor:
             self.published.become(manifest, trees, time)
             for name, group in receipts.items():
@@ -301,6 +268,60 @@ class Driver:
             self.monitor.wake()
         self._garbage.collect(manifest)
         return manifest
+
+    def addition(self, names: Collection[str]) -> Intent:
+        """What the workers of operators that the newest manifest lacks load their initial state by;
+        nobody writes it down."""
+        last = self.published.manifest
+        assert last is not None
+        routings = {name: self.routing(name) for name in names}
+        return Intent(last.epoch, self.journal.generation, last.query, last.offsets, routings, {})
+
+    def add(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> None:
+        """Give the newest manifest operators that it lacks, with the state that was loaded."""
+        for operator, group in receipts.items():
+            self._check_receipts(intent, operator, group)
+        trees = {
+            name: grown(self.published.trees[name], intent, name, group)
+            for name, group in receipts.items()
+        }
+        manifest = self._manifest(intent, receipts, trees, {})
+        self.journal.add(Addition(manifest, intent.routings))
+        self._garbage.collect(self.published.read_again())
+
+    def _manifest(
+        self,
+        intent: Intent,
+        receipts: Mapping[str, Sequence[Receipt]],
+        trees: Trees,
+        clocks: Mapping[str, Clocks],
+    ) -> Manifest:
+        """Of the operators that there are receipts of."""
+        return Manifest(
+            epoch=intent.epoch,
+            generation=self.journal.generation,
+            query=intent.query,
+            offsets=intent.offsets,
+            operators={name: self._described[name] for name in trees},
+            trees={
+                name: {table: tree.pack() for table, tree in tables.items()}
+                for name, tables in trees.items()
+            },
+            outputs={
+                name: tuple(r.outputs for r in group if r.outputs)
+                for name, group in receipts.items()
+            },
+            receipts={
+                name: tuple(r.statistics() for r in group) for name, group in receipts.items()
+            },
+            clocks=clocks,
+            graph=self.graph,
+            late={
+                name: tuple(r.late_records for r in group if r.late_records)
+                for name, group in receipts.items()
+                if self._described[name].late is not None
+            },
+        )
 
     def report(
         self, manifest: Manifest, parts: Mapping[str, float], unread: UnreadFiles | None
@@ -334,7 +355,8 @@ class Driver:
         executors: Executors,
         held: Replicas,
     ) -> None:
-        sizes = bytes_by_worker(self.published.trees, routings) if executors else ()
+        own = {name: routings[name] for name in self.operators}  # an intent may know one more
+        sizes = bytes_by_worker(self.published.trees, own) if executors else ()
         self.placements.begin(Seen(epoch, executors, held, sizes))
 
     def _same(self, last: Manifest, epoch: Epoch, offsets: str) -> Manifest:

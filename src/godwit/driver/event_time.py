@@ -29,9 +29,7 @@ from godwit.operators.base import Lagging, Operator
 from godwit.state.timed import is_timed
 
 Input = tuple[str, int]  # of an operator, by its place
-Comes = tuple[
-    set[str], set[int]
-]  # into one: from operators with event time, and right from sources
+Comes = tuple[set[str], set[int]]  # into one: from operators with event time, and from sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,13 @@ class Published:
             else:
                 self._read(manifest)
 
+    def read_again(self) -> Manifest:
+        """The newest manifest, to which operators were added."""
+        with self._monitor:
+            self._read(self._journal.last())
+        assert self.manifest is not None
+        return self.manifest
+
     def _read(self, manifest: Manifest | None) -> None:
         intent = self._journal.intent(manifest.epoch) if manifest else None
         self.manifest = manifest

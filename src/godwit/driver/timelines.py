@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from godwit.driver.monitor import Monitor
 from godwit.driver.placements import Placements
@@ -22,12 +23,14 @@ from godwit.migration.timeline import Timeline
 from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
 from godwit.model.requests import (
+    AbortRequest,
     DrainRequest,
     HandoverRequest,
     JointRequest,
     OperatorRequest,
     Request,
     ScheduleRequest,
+    StartRequest,
     StopRequest,
     jointly,
     migrate_of,
@@ -40,7 +43,7 @@ from godwit.model.time import END
 log = logging.getLogger("godwit")
 
 REFUSALS = 20  # that are remembered at least, so that those who asked find the answer
-SOURCES = 200  # requests that came as data and are remembered, so that they are not taken in twice
+SOURCES = 200  # ids of requests that came as data and are remembered: each counts once
 
 
 class Timelines:
@@ -49,8 +52,8 @@ class Timelines:
     Requests are taken in by the order of their ids, wherever they come from, each once; what was
     taken in is in the next intent. One of several operators is taken in by all of them or by none.
     Those that are about executors go to `placements`. All operators
-    of a new query have the same `first` routing, and one that is added that of those before it;
-    `restart` says which workers and bins a later start asks for. Whoever changes them holds the
+    of a new query have the same `first` routing, and one that is added that of those before it.
+    What a later start names is a request, too. Whoever changes them holds the
     monitor; any thread may ask for the timeline of an operator, which is a value.
     """
 
@@ -76,6 +79,10 @@ class Timelines:
         there, dropped = set(journal.requests.ids()), intent.dropped if intent else {}
         self._dropped = {name: there.intersection(ids) for name, ids in dropped.items()}
         self._taken = self._decided = intent.taken if intent else 0  # up to this request
+        # What the program named last.
+        self._workers, self._bins = (
+            (intent.asked_workers, intent.asked_bins) if intent else (None, None)
+        )
         self._refused = dict(intent.refused) if intent else {}
         self._sources = dict.fromkeys(intent.sources if intent else ())
         self._timelines: dict[str, Timeline] = {}
@@ -83,6 +90,9 @@ class Timelines:
             if intent is not None and name in intent.routings:
                 self._timelines[name] = self._read(name, intent)
             else:  # one that was added goes with those before it
+                if intent is not None:  # if it was there before, what was asked of it went with it
+                    asked = {part.id for part in self._schedules(name, intent)}
+                    self._dropped.setdefault(name, set()).update(asked)
                 before = [self._timelines[one].goal for one in graph.before(name)]
                 others = list(intent.routings.values()) if intent else []
                 self._timelines[name] = Timeline(name, begun, [*before, *others, first][0])
@@ -90,10 +100,19 @@ class Timelines:
         self._remember(quietly=True)
         self._take_in()
 
-    def restart(self, workers: int | None, bins: int | None) -> None:
-        for timeline in tuple(self._timelines.values()):
-            self._change(timeline.restart(workers, bins))
-        self._remember()
+    def start(self, workers: int | None, bins: int | None) -> None:
+        """The program names these numbers, or none. A number counts until it names another one: in
+        between, migrations and splits have the last word. So another one is a request, durable
+        before anything that is asked of what it makes; before the first epoch it makes all."""
+        if not self._journal.intents():
+            self._workers, self._bins = workers, bins
+            return
+        other_workers = None if workers == self._workers else workers
+        other_bins = None if bins == self._bins else bins
+        if (other_workers, other_bins) != (None, None):
+            self._journal.check()
+            self._journal.requests.add(StartRequest(0, other_workers, other_bins), self._taken)
+            self._take_in()
 
     def __getitem__(self, operator: str) -> Timeline:
         """What is decided for an operator: its routing in the newest epoch that has begun (or in
@@ -149,6 +168,8 @@ class Timelines:
             try:
                 if isinstance(request, StopRequest):
                     self._stop(request)
+                elif isinstance(request, StartRequest):
+                    self._restart(request)
                 elif isinstance(request, HandoverRequest | DrainRequest):
                     self._placements.take(request)
                 else:
@@ -162,18 +183,22 @@ class Timelines:
         self._remember()
 
     def _after(self, request: OperatorRequest | JointRequest) -> list[Timeline]:
-        """The timelines after a request, of all operators that it is for; or RefusedError."""
+        """The timelines after a request, of all operators that it is for; or RefusedError. An abort
+        is for those of them where there is something to abort."""
         parts, changed = parts_of(request), list[Timeline]()
+        refusals = list[RefusedError | ConfigError]()
         for part in parts:
             try:
                 changed.append(self[part.operator].take(part))
             except (RefusedError, ConfigError) as error:
-                if len(parts) == 1:
-                    raise
-                raise RefusedError(
-                    f"operator '{part.operator}' refuses, so none of "
-                    f"{plural(len(parts), 'operator')} changes: {error}"
-                ) from None
+                if len(parts) > 1 and not isinstance(part, AbortRequest):
+                    raise RefusedError(
+                        f"operator '{part.operator}' refuses, so none of "
+                        f"{plural(len(parts), 'operator')} changes: {error}"
+                    ) from None
+                refusals.append(error)
+        if not changed:
+            raise refusals[0]
         return changed
 
     def ask(self, make: Callable[[], Sequence[OperatorRequest]]) -> tuple[OperatorRequest, ...]:
@@ -221,8 +246,10 @@ class Timelines:
             },
             self._taken,
             dict(list(self._refused.items())[-max(REFUSALS, new) :]),
-            tuple(self._sources)[-SOURCES:],
+            _newest(self._sources),
             {name: ids for name, ids in dropped.items() if ids},
+            self._workers,
+            self._bins,
         )
 
     def _ready(self, timeline: Timeline, ready: Mapping[str, Ready]) -> Ready:
@@ -269,25 +296,32 @@ class Timelines:
         """The timeline of an operator as of an intent, with the schedules that are not over."""
         migrations = intent.migrations.get(name, OperatorMigrations())
         routing = intent.routings[name]
-        scheduled = [
-            part.with_bins(routing.bins)
+        return Timeline(
+            name,
+            intent.epoch,
+            routing,
+            tuple(
+                part.with_bins(routing.bins)
+                for part in self._schedules(name, intent)
+                if part.bins <= routing.bins
+            ),
+            self._resumed(name, migrations.open, routing.bins) if migrations.open else None,
+            migrations.past,
+            intent.epoch if intent.watermarks.get(name) == END else None,
+        )
+
+    def _schedules(self, name: str, intent: Intent) -> list[ScheduleRequest]:
+        """Those of an operator that an intent has taken in and not dropped, and that are not over
+        with its epoch."""
+        return [
+            part
             for number in self._journal.requests.ids()
             if number <= intent.taken and number not in intent.dropped.get(name, ())
             for part in parts_of(self._journal.requests.request(number))
             if isinstance(part, ScheduleRequest)
             and part.operator == name
             and part.last > intent.epoch
-            and part.bins <= routing.bins
         ]
-        return Timeline(
-            name,
-            intent.epoch,
-            routing,
-            tuple(scheduled),
-            self._resumed(name, migrations.open, routing.bins) if migrations.open else None,
-            migrations.past,
-            intent.epoch if intent.watermarks.get(name) == END else None,
-        )
 
     def _resumed(self, name: str, opened: OpenMigration, bins: int) -> MigrationState:
         path = self._journal.files.address(request_name(opened.id))
@@ -300,6 +334,12 @@ class Timelines:
                 path, f"is not the request of a migration of '{name}', which is open"
             )
         return opened.resume(request, bins)
+
+    def _restart(self, request: StartRequest) -> None:
+        self._workers = request.workers or self._workers
+        self._bins = request.bins or self._bins
+        for timeline in tuple(self._timelines.values()):
+            self._change(timeline.restart(request.workers, request.bins))
 
     def _stop(self, request: StopRequest) -> None:
         if request.generation != self._journal.generation:
@@ -317,11 +357,18 @@ def _origins(request: Request) -> set[str]:
     return {f"{part.operator}:{part.source}" for part in parts if part.source is not None}
 
 
+def _newest(sources: Collection[str]) -> tuple[str, ...]:
+    """Those of the ids that came last, whatever operators they were for."""
+    ids = dict.fromkeys(source.partition(":")[2] for source in reversed([*sources]))
+    kept = {*islice(ids, SOURCES)}
+    return tuple(source for source in sources if source.partition(":")[2] in kept)
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What an epoch that is about to be decided takes in: its timelines, and up to which request
     all were `taken`, with those of the last ones that were refused or came as data, and by operator
-    those schedules that were dropped."""
+    those schedules that were dropped; and the numbers that the program named last."""
 
     epoch: Epoch
     timelines: Mapping[str, Timeline]
@@ -329,6 +376,8 @@ class Decision:
     refused: Mapping[int, str]
     sources: tuple[str, ...]
     dropped: Mapping[str, tuple[int, ...]]
+    asked_workers: int | None
+    asked_bins: int | None
 
     @property
     def finished(self) -> set[str]:

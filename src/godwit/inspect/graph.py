@@ -1,15 +1,19 @@
 """The graph of a query as text."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from typing import Final
 
 from godwit.model.description import OperatorDescription
 from godwit.model.graph import Graph, Parents
 from godwit.model.routing import Routing
 from godwit.model.schema import parse
 from godwit.model.text import plural
-from godwit.model.time import show
+from godwit.model.time import show, span
+
+SIDES: Final = ("left", "right")
+OF_WINDOWS: Final = ("window_start", "window_end")  # columns of the key that an operator adds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,10 @@ class GraphView:
 
     def _lines(self, name: str) -> Iterator[str]:
         described, routing = self.operators[name], self.routings[name]
-        window = f" in windows of {described.window}" if described.window else ""
-        yield f"{name}: {described.kind} by {', '.join(parse(described.key).names)}{window}"
-        for parents in self.graph.inputs[name]:
-            yield f"  from  {self._told(parents)}"
+        yield f"{name}: {_does(described)}"
+        inputs = self.graph.inputs[name]
+        for side, parents in zip(("from",) if len(inputs) == 1 else SIDES, inputs, strict=True):
+            yield f"  {side:5} {self._told(parents)}"
         after = [one for one in self.graph.inputs if name in self.graph.before(one)]
         mine = [outlet for outlet in self.graph.outlets if name in outlet.operators]
         sinks = [outlet.sink for outlet in mine if not outlet.late]
@@ -58,5 +62,24 @@ class GraphView:
         sources = [f"source {known[one] if one < len(known) else one}" for one in parents.sources]
         for place, number in enumerate(parents.sources):
             if (limit := self.graph.idle_after.get(number)) is not None:
-                sources[place] += f" (idle after {timedelta(microseconds=limit)})"
-        return ", ".join([*parents.operators, *sources])
+                sources[place] += f" (idle after {span(limit)})"
+        return " and ".join([*parents.operators, *sources])
+
+
+def _does(described: OperatorDescription) -> str:
+    """
+    >>> window = "60000000 us every 60000000 us"
+    >>> key = "user STRING, window_start TIMESTAMP, window_end TIMESTAMP"
+    >>> _does(OperatorDescription("windows", key, "", {}, window=window))
+    'aggregate by user in windows of 1 minute'
+    """
+    names, kind = parse(described.key).names, described.kind
+    if described.window is None:
+        return f"{kind} by {', '.join(names)}"
+    names = [name for name in names if name not in OF_WINDOWS]
+    window = re.sub(r"(\d+) us", lambda found: span(int(found[1])), described.window)
+    length, every, slide = window.partition(" every ")
+    if every:
+        window = f"windows of {length}" if slide == length else f"windows of {window}"
+    kind = "aggregate" if kind in ("windows", "panes", "sessions") else kind
+    return f"{kind} by {', '.join(names)} in {window}"

@@ -130,7 +130,8 @@ class ExecutorView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A query: `epoch` is the newest published one, `begun` the newest decided one.
+    """A query: `epoch` is the newest published one, `begun` the newest decided one, whose
+    `operators` are told.
 
     `backlog` is how many offsets the latter leaves to read, if the sources tell, `unread` are the
     files that wait, if sources are of files. Where workers are
@@ -158,7 +159,7 @@ class Overview:
         history = History.inspect(checkpoint)
         manifest, intent = newest(history)
         generations = history.generations()
-        # An operator that was added since is in the next intent.
+        # The graph is that of the newest manifest: an operator that was dropped since is in it.
         first = next(iter(intent.routings.values()))
         routings = {name: intent.routings.get(name, first) for name in manifest.operators}
         return cls(
@@ -169,8 +170,8 @@ class Overview:
             pace=history.pace(),
             driver=generations[-1],
             operators={
-                name: _operator(history, name, manifest, intent, routings[name])
-                for name in manifest.operators
+                name: _operator(history, name, manifest, intent, routing)
+                for name, routing in intent.routings.items()
             },
             executors=_executors(intent),
             handovers=_handovers(manifest, intent),
@@ -259,11 +260,11 @@ def _handovers(manifest: Manifest, intent: Intent) -> tuple[HandoverState, ...]:
 def _operator(
     history: History, name: str, manifest: Manifest, intent: Intent, routing: Routing
 ) -> OperatorView:
-    trees = [tree.unpack() for tree in manifest.trees[name].values()]
+    trees = [tree.unpack() for tree in manifest.trees.get(name, {}).values()]
     sizes = bytes_by_bin(trees, routing.bins)
     rows = rows_by_bin(trees, routing.bins)
     size = sum(ref.bytes for tree in trees for ref in tree.files.values())
-    receipts = {receipt.worker: receipt for receipt in manifest.receipts[name]}
+    receipts = {receipt.worker: receipt for receipt in manifest.receipts.get(name, ())}
     placement = intent.placement.placement if intent.placement else None
     progress = read_progress(history.files, intent.generation) if placement else {}
     share, bytes = (np.bincount(routing.owners, each, routing.workers) for each in (rows, sizes))

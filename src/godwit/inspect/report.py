@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from godwit.migration.strategies import left
 from godwit.migration.timeline import Timeline
+from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.routing import Routing
@@ -120,6 +121,26 @@ def _records(receipts: Sequence[WorkerStatistics], bins: npt.NDArray[np.bool_]) 
     return round(sum(float(one.records_by_bin(len(bins))[bins].sum()) for one in receipts))
 
 
+def came_in(graph: Graph, operators: Mapping[str, OperatorReport]) -> int:
+    """The records of all sources, behind the DataFrame code before operators.
+
+    Each source counts where least else is counted: best at an operator that takes sources alone; of
+    another one, what operators gave it does not count.
+    """
+    seen: set[int] = set()
+    count = 0
+    takes = {
+        name: {source for parents in graph.inputs[name] for source in parents.sources}
+        for name in operators
+    }
+    for name in sorted(takes, key=lambda name: (bool(graph.before(name)), -len(takes[name]))):
+        if takes[name] - seen:
+            given = sum(operators[before].outputs for before in graph.before(name))
+            count += max(operators[name].records - given, 0)
+            seen |= takes[name]
+    return count
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
     """A copy of a worker's state, `lag` epochs behind and with `lacking` bytes to fetch.
@@ -157,6 +178,7 @@ class EpochReport:
     was planned, if the sources tell: records of Kafka, for example. `unread` are the files that
     wait, where sources are of files, as of a look a few seconds ago. `executors` has the one that
     each worker ran on, `replicas` is where copies of their state are to be, and how far these are.
+    `records` came in: those of a source that several operators take count at one of them.
 
     >>> report = reports[-1]  # of job.start(..., listener=reports.append)
     >>> report.records, report.seconds > 0
@@ -171,6 +193,7 @@ class EpochReport:
     executors: Mapping[int, str] = field(default_factory=dict)
     replicas: Sequence[ReplicaReport] = ()
     unread: UnreadFiles | None = None
+    records: int = 0
 
     @classmethod
     def of(
@@ -199,12 +222,8 @@ class EpochReport:
             dict(manifest.executors.items()),
             tuple(replicas),
             unread,
+            came_in(manifest.graph or Graph.chain(list(operators)), operators),
         )
-
-    @property
-    def records(self) -> int:
-        """The records that the first operator got."""
-        return next(iter(self.operators.values())).records
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.parts.items())

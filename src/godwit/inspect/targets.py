@@ -48,6 +48,8 @@ class Measured:
             newest = manifest.trees[operator]
             if epoch < 0:  # state was loaded
                 continue
+            if not all(receipt.tells_bins for receipt in manifest.receipts[operator]):
+                continue  # bins may have been split since
             loads, weights = AGEING * loads, AGEING * weights + 1
             for receipt in manifest.receipts[operator]:
                 if receipt.loads:

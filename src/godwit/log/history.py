@@ -1,16 +1,17 @@
 """The read side of a checkpoint's log: what was decided, what was published, and by whom."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 from os import getpid, kill
 from statistics import median
 from time import time as now
 from typing import Any, Self, TypeVar
 
 from godwit.errors import CheckpointError, DamagedFileError
+from godwit.log.addition import Addition
 from godwit.log.intent import Intent, IntentHead, WrittenRouting
 from godwit.log.layout import (
     FORMAT,
@@ -18,6 +19,7 @@ from godwit.log.layout import (
     HOME,
     INTENTS,
     MANIFESTS,
+    addition_name,
     ended_name,
     generation_name,
     intent_name,
@@ -122,11 +124,26 @@ class History:
         self._load(FORMAT, "checkpoint", dict)
 
     def manifest(self, epoch: int) -> Manifest | None:
+        """The manifest of an epoch, with the operators that were added to it."""
         name = manifest_name(epoch)
         manifest = self._load(name, "manifest", Manifest.from_json)
         if manifest is not None:
             self._check_epoch(name, manifest.epoch, epoch)
+            for addition in self.additions(epoch):
+                manifest = addition.to_manifest(manifest)
         return manifest
+
+    def additions(self, epoch: int) -> Iterator[Addition]:
+        """What was added to an epoch after it had been published, in order."""
+        for name in self.addition_names(epoch):
+            addition = self._load(name, "addition", Addition.from_json)
+            if addition is not None:
+                self._check_epoch(name, addition.manifest.epoch, epoch)
+                yield addition
+
+    def addition_names(self, epoch: int) -> list[str]:
+        names = (addition_name(epoch, number) for number in count())
+        return [*takewhile(self.files.exists, names)]
 
     def epochs(self) -> list[Epoch]:
         """The epochs whose manifests are retained, in order."""
@@ -147,7 +164,16 @@ class History:
         return self.manifest(epochs[-1]) if epochs else None
 
     def intent(self, epoch: int) -> Intent | None:
-        """The intent of an epoch with its routings in full, wherever they are written."""
+        """The intent of an epoch with its routings in full, wherever they are written; also of the
+        operators that were added to the epoch."""
+        intent = self.decided(epoch)
+        if intent is not None:
+            for addition in self.additions(epoch):
+                intent = addition.to_intent(intent)
+        return intent
+
+    def decided(self, epoch: int) -> Intent | None:
+        """The intent of an epoch as it was decided."""
         name = intent_name(epoch)
         kept: dict[tuple[str, Epoch], Routing] = {}
 

@@ -10,6 +10,7 @@ from typing import Self
 
 from godwit import faults
 from godwit.errors import CheckpointError, DamagedFileError, FencedError
+from godwit.log.addition import Addition
 from godwit.log.history import Generation, History
 from godwit.log.intent import Intent, IntentHead
 from godwit.log.layout import (
@@ -22,6 +23,7 @@ from godwit.log.layout import (
     SPARK,
     STAGING,
     TICKS,
+    addition_name,
     ended_name,
     generation_name,
     intent_name,
@@ -106,6 +108,15 @@ class Journal(History):
         faults.reach("manifest", "after", epoch)
         return published
 
+    def add(self, addition: Addition) -> None:
+        """Add operators to the newest published epoch; whoever reads it finds them from now on."""
+        epoch = addition.manifest.epoch
+        faults.reach("addition", "before", epoch)
+        self.check()
+        name = addition_name(epoch, len(self.addition_names(epoch)))
+        self._create(name, encode("addition", addition.to_json()))
+        faults.reach("addition", "after", epoch)
+
     def delete(self, name: str) -> None:
         """Delete a file below `godwit/`; one that is gone already is no error."""
         with self._fenced_off():
@@ -132,7 +143,8 @@ class Journal(History):
         before = min(before, epochs[-1])
         for epoch in epochs:
             if epoch < before:
-                self.delete(manifest_name(epoch))
+                for name in (manifest_name(epoch), *self.addition_names(epoch)):
+                    self.delete(name)
         intents = self.intents()
         # A routing holds without gaps, so the oldest intent to stay knows all earlier references.
         oldest = next((self.intent_head(epoch) for epoch in intents if epoch >= before), None)
@@ -173,7 +185,7 @@ class Journal(History):
 
     def _unchanged(self, intent: Intent) -> dict[str, Epoch]:
         """Which routings are those of the epoch before, and since when they have held."""
-        before = self.intent(intent.epoch - 1)
+        before = self.decided(intent.epoch - 1)
         if before is None:
             return {}
         since = self.since(before.epoch)

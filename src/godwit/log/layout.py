@@ -35,6 +35,11 @@ def manifest_name(epoch: int) -> str:
     return f"{MANIFESTS}/{epoch}.json"
 
 
+def addition_name(epoch: int, number: int) -> str:
+    """Beside the manifest of an epoch: one of its additions, numbered from 0."""
+    return f"{MANIFESTS}/{epoch}-added-{number}.json"
+
+
 def request_name(number: int) -> str:
     return f"{CONTROL}/{number}.json"
 

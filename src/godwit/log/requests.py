@@ -1,5 +1,6 @@
 """The control requests of a checkpoint, durable under ids that grow and are never reused."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
@@ -79,11 +80,18 @@ class RequestLog:
         has taken in, whose file may be gone."""
         while True:
             with suppress(FileExistsError):
-                return self.claim(request, after)
+                return self._create(request, self.ids(), after)
 
-    def claim(self, request: R, after: int = 0) -> R:
-        """`add`; but FileExistsError if another takes the id first."""
-        number = max([*self.ids(), *self._undone(), after]) + 1
+    def claim(self, request: R, after: int) -> R:
+        """`add` as the next one after those up to `after`; FileExistsError if another is first."""
+        ids = self.ids()
+        if newer := [number for number in ids if number > after]:
+            raise FileExistsError(request_name(newer[0]))
+        return self._create(request, ids, after)
+
+    def _create(self, request: R, ids: Sequence[int], after: int) -> R:
+        """FileExistsError if another takes the id first."""
+        number = max([*ids, *self._undone(), after]) + 1
         numbered = replace(request, id=number)
         self._files.create(request_name(number), encode("request", numbered.to_json()))
         if number in self._undone():  # another's, taken in and put aside since we looked

@@ -71,7 +71,8 @@ def _later(journal: Journal, epoch: int) -> Iterator[str]:
                     yield f"{SPARK}/{log}/{file}"
     names = [request_name(number) for number in _later_requests(journal, epoch)]
     names += [intent_name(number) for number in journal.intents() if number > epoch]
-    names += [manifest_name(number) for number in reversed(journal.epochs()) if number > epoch]
+    for number in reversed([number for number in journal.epochs() if number > epoch]):
+        names += [*journal.addition_names(number), manifest_name(number)]
     yield from (f"{HOME}/{name}" for name in names)
 
 

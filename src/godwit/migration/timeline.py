@@ -96,7 +96,10 @@ class Timeline:
                 return self if self.finish is not None else replace(self, finish=next_epoch)
 
     def begin(self, epoch: Epoch, now: float, ready: Ready = NOTHING) -> Self:
-        """With the routing of `epoch`, which begins at the time `now`."""
+        """With the routing of `epoch`, which begins at the time `now`; one that has begun before is
+        decided, and changes nothing."""
+        if epoch <= self.begun:
+            return self
         routing = _apply(self.routing, self.scheduled, epoch)
         later = tuple(request for request in self.scheduled if request.last > epoch)
         begun = replace(self, begun=epoch, routing=routing, scheduled=later)
@@ -220,12 +223,12 @@ class Timeline:
                 f"updates of operator '{self.operator}' are scheduled up to epoch {last}; "
                 "merge bins when they have taken effect"
             )
-        told = [(self.routing, "are at", "migrate them to one of both first")]
+        told = [(self.routing, "are at workers", "migrate them to one of both first")]
         if self.migration is not None:
             wait = "wait for its end"
             told += [
-                (self.migration.target, f"migration {self.migration.id} brings to", wait),
-                (self.migration.origin, f"migration {self.migration.id} found at", wait),
+                (self.migration.target, f"migration {self.migration.id} brings to workers", wait),
+                (self.migration.origin, f"migration {self.migration.id} found at workers", wait),
             ]
         fewest = max(routing.fewest_bins for routing, *_ in told)
         for routing, why, what in told:
@@ -236,9 +239,9 @@ class Timeline:
                 other = first + int((parts[mixed[0]] != parts[mixed[0], 0]).argmax())
                 raise RefusedError(
                     f"operator '{self.operator}' cannot have {plural(bins, 'bin')}: bins {first} "
-                    f"and {other} of {self.routing.bins:,} would be one, which {why} workers "
+                    f"and {other} of {self.routing.bins:,} would be one, which {why} "
                     f"{routing.owners[first]} and {routing.owners[other]}; ask for at least "
-                    f"{fewest:,} bins, or {what}"
+                    f"{plural(fewest, 'bin')}, or {what}"
                 )
 
     def _opened(self) -> str:

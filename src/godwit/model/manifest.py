@@ -46,6 +46,11 @@ class WorkerStatistics:
         """What it took to process the records, without reading and writing files."""
         return self.seconds.get("process", 0.0)
 
+    @property
+    def tells_bins(self) -> bool:
+        """Does it say in how many bins its loads were counted? Older manifests do not."""
+        return self.loads is None or Loads.from_text(self.loads).counted is not None
+
     def records_by_bin(self, bins: int) -> npt.NDArray[np.float64]:
         """The records of each of `bins` bins."""
         return Loads.from_text(self.loads).by_bin(bins) if self.loads else np.zeros(bins)

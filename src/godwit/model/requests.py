@@ -303,6 +303,22 @@ class StopRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class StartRequest:
+    """The program was started with other numbers than it had named before; None: with the same."""
+
+    id: int
+    workers: int | None
+    bins: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "start", "id": self.id, "workers": self.workers, "bins": self.bins}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamedUpdates:
     """Updates that came as data under one id: each is an epoch (None: the next), bin and worker."""
 
@@ -335,7 +351,7 @@ class JointRequest:
 
 
 PlacementRequest = HandoverRequest | DrainRequest
-Request = OperatorRequest | JointRequest | PlacementRequest | StopRequest
+Request = OperatorRequest | JointRequest | PlacementRequest | StopRequest | StartRequest
 
 
 def jointly(parts: Sequence[OperatorRequest]) -> OperatorRequest | JointRequest:
@@ -368,6 +384,7 @@ def request_from_json(data: dict[str, Any]) -> Request:
         "handover": HandoverRequest,
         "drain": DrainRequest,
         "stop": StopRequest,
+        "start": StartRequest,
     }
     return kinds[data["kind"]].from_json({k: v for k, v in data.items() if k != "kind"})
 

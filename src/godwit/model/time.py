@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from godwit.errors import ConfigError
+from godwit.model.text import plural
 
 END: Final = (1 << 63) - 1  # the watermark after `finish`: nothing more is expected at all
 
@@ -69,6 +70,18 @@ def show(moment: int | None) -> str:
     except OverflowError:
         return f"{moment} us after 1970"
     return then.isoformat(sep=" ")
+
+
+def span(duration: int) -> str:
+    """A duration for people, in the largest unit that it is a multiple of.
+
+    >>> span(60_000_000), span(5_400_000_000), span(1_500_000)
+    ('1 minute', '90 minutes', '1,500 ms')
+    """
+    for unit in ("day", "hour", "minute", "second"):
+        if duration and duration % _UNITS[unit] == 0:
+            return plural(duration // _UNITS[unit], unit)
+    return f"{duration // 1000:,} ms" if duration % 1000 == 0 else f"{duration:,} us"
 
 
 def earlier(moment: int, duration: int) -> int:

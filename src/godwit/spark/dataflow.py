@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import combinations
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,7 +20,8 @@ from godwit.operators.base import Operator
 from godwit.operators.late import KeepingLate
 from godwit.spark.logical_plan import source_names
 from godwit.spark.node import Later, LateRecords, Node, Source, walk
-from godwit.spark.sinks.sink import Placed, Sink
+from godwit.spark.sinks.kafka import check_ids
+from godwit.spark.sinks.sink import Maker, Placed, Sink
 from godwit.spark.types import to_spark
 
 INLET: Final = "_inlet"
@@ -160,10 +162,17 @@ class Dataflow:
                     f"the query has two operators '{name}', and the name is an operator's "
                     "identity: name one of them differently"
                 )
-        places = Counter(sink.place for _, sink in self.outlets if isinstance(sink, Placed))
-        for place, count in places.items():
-            if count > 1:
-                raise ConfigError(f"two streams end in {place}; name another place for one of them")
+        for (_, sink), (_, other) in combinations(self.outlets, 2):
+            if (
+                isinstance(sink, Placed)
+                and isinstance(other, Placed)
+                and sink.place == other.place
+                and (sink == other or not isinstance(sink, Maker))  # which tells it at the start
+            ):
+                raise ConfigError(
+                    f"two streams end in {sink.place}; name another place for one of them"
+                )
+        check_ids(sink for _, sink in self.outlets)
         for node, sink in self.ends:
             if self._parents(node, dict.fromkeys(self.sources, (0,))).sources:
                 raise ConfigError(

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from godwit import faults
 from godwit.driver.driver import Driver
 from godwit.driver.published import INITIAL
-from godwit.errors import FencedError, GodwitError, IncompatibleError
+from godwit.errors import ConfigError, FencedError, GodwitError, IncompatibleError
 from godwit.inspect.report import EpochReport
 from godwit.log.intent import Intent
 from godwit.model.files import FileRef
@@ -30,6 +30,7 @@ from godwit.spark.hushing import hush_failure
 from godwit.spark.node import LateRecords, Node
 from godwit.spark.operator_job import OperatorJob, job_settings, plan
 from godwit.spark.pinning import Pinning
+from godwit.spark.sinks.kafka import ProducerLostError
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.ticks import Ticker
 from godwit.spark.unread_files import UnreadWatch
@@ -233,15 +234,28 @@ class Engine:
         self.driver.check()
         faults.reach("sink", "before", epoch)
         for number, (node, sink) in enumerate(self._outlets_in(manifest)):
+            if number:  # the sink before may have taken long
+                self.driver.check()
             faults.reach("delivery", "before", epoch, number)
-            if not self._delivered_as_files(node, sink, manifest):
-                read = {one: self._refs(one, manifest) for one in self._read_for(node)}
-                frames = Frames({one: self._read(spark, one, refs) for one, refs in read.items()})
-                count = sum(ref.rows for refs in read.values() for ref in refs)
-                sink.deliver(epoch, frames[node], manifest.id, count)
+            try:
+                self._deliver_to(spark, node, sink, manifest)
+            except ProducerLostError:  # perhaps to an earlier driver, which woke up
+                self.driver.check()
+                try:
+                    self._deliver_to(spark, node, sink, manifest)
+                except ProducerLostError as lost:
+                    raise ConfigError(str(lost)) from lost
             faults.reach("delivery", "after", epoch, number)
         faults.reach("sink", "after", epoch)
         self.driver.check()
+
+    def _deliver_to(self, spark: SparkSession, node: Node, sink: Sink, manifest: Manifest) -> None:
+        if self._delivered_as_files(node, sink, manifest):
+            return
+        read = {one: self._refs(one, manifest) for one in self._read_for(node)}
+        frames = Frames({one: self._read(spark, one, refs) for one, refs in read.items()})
+        count = sum(ref.rows for refs in read.values() for ref in refs)
+        sink.deliver(manifest.epoch, frames[node], manifest.id, count)
 
     def _outlets_in(self, manifest: Manifest) -> list[tuple[Node, Sink]]:
         """The sinks that get something of an epoch: not those of operators that it did not have."""

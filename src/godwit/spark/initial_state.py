@@ -1,4 +1,4 @@
-"""State that a new checkpoint is given at its start."""
+"""State that a new checkpoint, or a new operator of one, is given at a start."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -125,22 +125,44 @@ def load(
 ) -> None:
     """Publish the epoch before the first: state given at the start, table by table."""
     intent = driver.begin(epoch, query, offsets, executors=pinning.executors())
-    if not isinstance(intent, Intent):
-        return
+    if isinstance(intent, Intent):
+        driver.commit(intent, _loaded(driver, intent, initial, pinning))
+
+
+def load_added(
+    driver: Driver, initial: Mapping[str, Mapping[str, DataFrame]], pinning: Pinning
+) -> None:
+    """Add the operators of which the checkpoint has nothing yet to its newest epoch, with the state
+    that they are given. Where there is state already, it counts."""
+    manifest = driver.published.manifest
+    assert manifest is not None
+    new = {name: tables for name, tables in initial.items() if name not in manifest.operators}
+    if new:
+        intent = driver.addition(new)
+        driver.add(intent, _loaded(driver, intent, new, pinning))
+
+
+def _loaded(
+    driver: Driver,
+    intent: Intent,
+    initial: Mapping[str, Mapping[str, DataFrame]],
+    pinning: Pinning,
+) -> dict[str, list[Receipt]]:
+    """What workers have loaded, by operator."""
     receipts: dict[str, list[Receipt]] = {}
-    for name, operator in driver.operators.items():
-        routing = intent.routings[name]
-        clocks = (None,) * operator.inputs
+    for name, routing in intent.routings.items():
+        clocks = (None,) * driver.operators[name].inputs
         group = [Receipt(WorkerId(one), clocks=clocks) for one in range(routing.workers)]
         for table, rows in initial.get(name, {}).items():
-            work = replace(driver.work(intent, name), operator=Load(operator, table))
+            operator = Load(driver.operators[name], table)
+            work = replace(driver.work(intent, name), operator=operator)
             slots = pinning.slots(rows.sparkSession, driver.placements.placement, routing.workers)
             with job_settings(rows.sparkSession):
                 receipts_of_table = plan(work, rows, routing, slots).run()
             loaded = {receipt.worker: receipt for receipt in receipts_of_table}
             group = [_both(receipt, loaded[receipt.worker]) for receipt in group]
         receipts[name] = group
-    driver.commit(intent, receipts)
+    return receipts
 
 
 def _both(one: Receipt, other: Receipt) -> Receipt:

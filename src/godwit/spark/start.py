@@ -21,7 +21,7 @@ from godwit.model.time import micros
 from godwit.spark.dataflow import Dataflow, operators_of
 from godwit.spark.epoch import Engine, Listener
 from godwit.spark.executors import is_alone
-from godwit.spark.initial_state import Initial, load, tables_of
+from godwit.spark.initial_state import Initial, load, load_added, tables_of
 from godwit.spark.logical_plan import sources
 from godwit.spark.pinning import Pinning
 from godwit.spark.prefold import check_partials
@@ -152,12 +152,13 @@ def _launch(
     pinning = Pinning(spark)
     log = driver.journal.spark_log()
     ticking = with_ticks(source, driver.files.url(TICKS))
-    if driver.published.epoch is None:
-        with _STARTING:
-            if after is not None:
-                go_on(driver, after, given, pinning, log, sources(ticking))
-            elif given:
-                load(driver, given, pinning)
+    with _STARTING:
+        if driver.published.epoch is not None:
+            load_added(driver, given, pinning)
+        elif after is not None:
+            go_on(driver, after, given, pinning, log, sources(ticking))
+        elif given:
+            load(driver, given, pinning)
     engine = Engine(
         driver,
         flow,

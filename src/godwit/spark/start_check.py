@@ -2,7 +2,8 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -12,10 +13,10 @@ from pyspark.sql import SparkSession
 from godwit.errors import ConfigError
 from godwit.log.layout import HOME
 from godwit.log.spark_log import METADATA, OFFSETS
-from godwit.spark.dataflow import Dataflow, operators_of
+from godwit.spark.dataflow import Dataflow, describe, operators_of
 from godwit.spark.executors import done, prepare
 from godwit.spark.sinks.lake_sink import LakeSink
-from godwit.spark.sinks.sink import Maker
+from godwit.spark.sinks.sink import Maker, Sink
 from godwit.spark.unpicklable import check_operators
 from godwit.spark.unread_files import FileSource
 from godwit.storage.directories import check_writable, lies_in
@@ -58,8 +59,6 @@ def check_start(
     the output."""
     hush_pandas()
     check_operators(operators_of(flow))
-    writing = [sink for _, sink in flow.outlets if isinstance(sink, LakeSink) and sink.by_tasks]
-    check_python(spark, *(sink.module for sink in writing))
     makers, others = [], []
     for node, sink in flow.outlets:
         assert node.schema is not None  # of a flow over DataFrames
@@ -68,8 +67,25 @@ def check_start(
             sink.refuse(spark, node.schema, checkpoint)
         else:
             others.append((sink, node.schema))
+    writing = [sink for _, sink in flow.outlets if isinstance(sink, LakeSink) and sink.by_tasks]
+    check_python(spark, *(sink.module for sink in writing))
     for sink, schema in [*others, *makers]:  # so nothing is made while one refuses the output
         sink.check(spark, schema, checkpoint)
+    check_identities(spark, [sink for sink, _ in makers])
+
+
+def check_identities(spark: SparkSession, sinks: Sequence[Sink]) -> None:
+    """Refuse two names of one place. A sink that is the only one of its kind is not asked."""
+    kinds = Counter(map(type, sinks))
+    found: dict[Hashable, Sink] = {}
+    for sink in sinks:
+        if isinstance(sink, Maker) and kinds[type(sink)] > 1:
+            first = found.setdefault((type(sink), sink.identity(spark)), sink)
+            if first is not sink:
+                raise ConfigError(
+                    f"two streams end in {describe(first)}, which is also {describe(sink)}; name "
+                    "another place for one of them"
+                )
 
 
 def hush_pandas() -> None:

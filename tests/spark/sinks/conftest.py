@@ -9,10 +9,15 @@ from tests.support import kafka
 
 
 @pytest.fixture(scope="session")
-def kafka_cluster() -> Iterator[str]:
+def cluster() -> Iterator[kafka.Cluster]:
+    with kafka.cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_cluster(cluster: kafka.Cluster) -> str:
     """Its bootstrap servers."""
-    with kafka.cluster() as servers:
-        yield servers
+    return cluster.servers
 
 
 @pytest.fixture

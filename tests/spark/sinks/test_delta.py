@@ -1,12 +1,15 @@
 """What the Delta sink writes, and what it refuses."""
 
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.schema import Field, PrimitiveType
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
 
 import godwit as gw
@@ -37,16 +40,6 @@ def test_an_epoch_is_one_commit_of_the_table(uri: str, tmp_path: Path) -> None:
     sink.take(outputs(2, COLUMNS, ("a", 3)), "q/2/1")
     assert table(uri, "k", "n", "epoch") == [("a", 1, 0), ("a", 3, 2), ("b", 2, 0)]
     assert DeltaTable(uri).version() == 2
-
-
-def test_two_names_of_a_table_are_one_place(tmp_path: Path, monkeypatch: Any) -> None:
-    """Of two sinks with one table, the second would take each epoch for delivered."""
-    monkeypatch.chdir(tmp_path)
-    counts = gw.stream("k string").aggregate("counts", key="k", n=gw.count())
-    for uri in ("table", "./table/", f"{tmp_path}/x/../table", f"file://{tmp_path}/table"):
-        with pytest.raises(ConfigError, match=f"two streams end in the Delta table {tmp_path}/tab"):
-            gw.query(counts.to(gw.delta(str(tmp_path / "table"))), counts.to(gw.delta(uri)))
-    gw.query(counts.to(gw.delta("s3://lake/a")), counts.to(gw.delta("s3://lake/b")))
 
 
 def test_with_a_key_the_table_has_the_newest_result_of_each_key(uri: str, tmp_path: Path) -> None:
@@ -115,16 +108,82 @@ def test_a_driver_that_was_overtaken_by_two_epochs_is_refused(uri: str, tmp_path
     assert table(uri, "k", "n") == [("a", 1), ("b", 2)]
 
 
-def test_rows_of_another_writer_come_in_between(uri: str, tmp_path: Path) -> None:
-    def write() -> None:
-        foreign = {"k": "foreign", "n": 0, "epoch": None}
-        schema = pa.schema({"k": pa.string(), "n": pa.int64(), "epoch": pa.int64()})
-        write_deltalake(uri, pa.Table.from_pylist([foreign], schema), mode="append")
+def append(uri: str) -> None:
+    write_deltalake(uri, pa.table({"k": ["x"], "n": [0], "epoch": [9]}), mode="append")
 
-    sink = started(gw.delta(uri), COLUMNS, tmp_path)
-    sink.take(outputs(0, COLUMNS, ("a", 1), meanwhile=write), "q/0/1")
+
+def overwrite(uri: str) -> None:
+    write_deltalake(uri, pa.table({"k": ["x"], "n": [0], "epoch": [9]}), mode="overwrite")
+
+
+def delete(uri: str) -> None:
+    DeltaTable(uri).delete("n = 1")
+
+
+def add_column(uri: str) -> None:
+    DeltaTable(uri).alter.add_columns([Field("more", PrimitiveType("string"))])
+
+
+OTHERS: list[tuple[Callable[[str], None], list[Row]]] = [
+    (append, [("a", 1), ("b", 2), ("x", 0)]),
+    (overwrite, [("b", 2), ("x", 0)]),
+    (delete, [("b", 2)]),
+    (add_column, [("a", 1), ("b", 2)]),
+]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize(("change", "left"), OTHERS)
+def test_another_writer_comes_in_between(
+    uri: str, tmp_path: Path, key: str | None, change: Callable[[str], None], left: list[Row]
+) -> None:
+    sink = started(gw.delta(uri, key=key), COLUMNS, tmp_path)
     sink.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
-    assert table(uri, "k", "n") == [("a", 1), ("foreign", 0)]
+    times: list[int] = []
+
+    def meanwhile() -> None:
+        times.append(1)
+        if len(times) == 1:
+            change(uri)
+
+    sink.take(outputs(1, COLUMNS, ("b", 2), meanwhile=meanwhile), "q/1/1")
+    sink.take(outputs(1, COLUMNS, ("b", 2)), "q/1/1")
+    assert table(uri, "k", "n") == left
+    assert len(times) == (2 if key or change is add_column else 1)  # files are added as they are
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_column_is_added_to_the_table_while_the_query_runs(
+    uri: str, tmp_path: Path, key: str | None
+) -> None:
+    sink = started(gw.delta(uri, key=key), COLUMNS, tmp_path)
+    sink.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    add_column(uri)
+    sink.take(outputs(1, COLUMNS, ("b", 2)), "q/1/1")
+    assert table(uri, "k", "n", "more") == [("a", 1, None), ("b", 2, None)]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_column_is_taken_from_the_table_while_the_query_runs(
+    uri: str, tmp_path: Path, key: str | None
+) -> None:
+    sink = started(gw.delta(uri, key=key), COLUMNS, tmp_path)
+    fewer = pa.table({"k": ["x"], "epoch": [9]})
+    write_deltalake(uri, fewer, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(ConfigError, match="no column 'n'"):
+        sink.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+
+
+def test_a_column_that_the_table_makes_of_others(uri: str, tmp_path: Path) -> None:
+    made_of = {"delta.generationExpression": "n + 1"}
+    fields = [Field("k", PrimitiveType("string")), Field("n", PrimitiveType("long"))]
+    fields.append(Field("more", PrimitiveType("long"), metadata=made_of))
+    DeltaTable.create(uri, Schema(fields))
+    sink = started(gw.delta(uri), COLUMNS, tmp_path)
+    sink.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    assert table(uri, "k", "n", "more") == [("a", 1, 2)]
+    with pytest.raises(ConfigError, match="the column 'more' of others, which a merge by key"):
+        started(gw.delta(uri, key="k"), COLUMNS, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +210,27 @@ def test_a_column_that_must_not_be_null_is_refused(uri: str, tmp_path: Path) -> 
         started(gw.delta(uri), COLUMNS, tmp_path)
 
 
+NOT_WRITTEN = ("domainMetadata", "rowTracking", "identityColumns", "icebergCompatV1")
+
+
+@pytest.mark.parametrize(
+    ("feature", "key"),
+    [*((feature, None) for feature in NOT_WRITTEN), ("rowTracking", "k")],
+)
+def test_a_table_that_the_package_cannot_write_is_refused(
+    uri: str, tmp_path: Path, feature: str, key: str | None
+) -> None:
+    made(uri, k=pa.string(), n=pa.int64())
+    (log,) = Path(uri, "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] |= {"minWriterVersion": 7, "writerFeatures": [feature]}
+    log.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(ConfigError, match=f"cannot be used: .*(?i:{feature})"):
+        started(gw.delta(uri, key=key), COLUMNS, tmp_path)
+
+
 def test_what_cannot_work_is_refused_at_the_start(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +238,8 @@ def test_what_cannot_work_is_refused_at_the_start(
         started(gw.delta(uri, key="word"), COLUMNS, tmp_path)
     with pytest.raises(ConfigError, match=r"'l' is of type list.*no nested columns: cast it"):
         started(gw.delta(uri, key="l"), "l array<int>", tmp_path)
+    with pytest.raises(ConfigError, match=r"'x' is of type double, whose NaN .* cast it"):
+        started(gw.delta(uri, key="x"), "x double", tmp_path)
     with pytest.raises(ConfigError, match=r"'d' is of type .*, which a Delta table cannot have"):
         started(gw.delta(uri), StructType([StructField("d", DayTimeIntervalType())]), tmp_path)
     with pytest.raises(ConfigError, match="column 'Epoch'"):

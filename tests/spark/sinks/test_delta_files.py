@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, QueryBuilder, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from deltalake.schema import Field, PrimitiveType
 
 import godwit as gw
 from godwit.model.schema import parse
+from godwit.spark.sinks.arrow_sink import Outputs
+from godwit.spark.sinks.delta_files import empty_copy
 from tests.support.arrow_outputs import Row, outputs, started
 
 COLUMNS = "k string, n bigint"
@@ -88,6 +90,52 @@ def test_a_filter_finds_each_value(
             assert there.to_table(filter=has).num_rows == expected, (name, value)
 
 
+NAN = pa.array([1.0, float("nan")])
+FAR = [pa.array([value], pa.int64()) for value in (26 * 10**16, -8 * 10**16, -63 * 10**15)]
+DAYS = [pa.array([value], pa.int32()) for value in (3_000_000, -800_000)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "has"),
+    [
+        ("struct<x: double>", pa.StructArray.from_arrays([NAN], ["x"]), "v.x > 5"),
+        *(
+            ("timestamp", days, pc.field("v") == days[0])
+            for days in (each.cast(pa.timestamp("us", "UTC")) for each in FAR)
+        ),
+        *(
+            ("date", days, pc.field("v") == days[0])
+            for days in (each.cast(pa.date32()) for each in DAYS)
+        ),
+    ],
+)
+def test_a_filter_finds_what_no_bound_tells_of(
+    uri: str, tmp_path: Path, type_: str, values: pa.Array, has: pc.Expression | str
+) -> None:
+    """Beside a NaN, bounds are those of the other numbers; a year has four digits."""
+    batch = pa.RecordBatch.from_arrays([values], ["v"])
+    sink = started(gw.delta(uri), f"v {type_}", tmp_path)
+    sink.take(Outputs(0, len(batch), lambda: [batch]), "q/0/1")
+    table = DeltaTable(uri)
+    if isinstance(has, str):
+        query = QueryBuilder().register("t", table).execute(f"SELECT * FROM t WHERE {has}")
+        assert pa.table(query).num_rows == 1
+    else:
+        assert table.to_pyarrow_dataset().to_table(filter=has).num_rows == 1
+
+
+@pytest.mark.parametrize(("type_", "values"), [("double", NAN), ("float", NAN.cast(pa.float32()))])
+def test_beside_a_nan_the_log_has_no_bounds(
+    uri: str, tmp_path: Path, type_: str, values: pa.Array
+) -> None:
+    batches = [pa.RecordBatch.from_arrays([values[number:][:1]], ["v"]) for number in (0, 1, 0)]
+    sink = started(gw.delta(uri), f"v {type_}", tmp_path)
+    sink.take(Outputs(0, 3, lambda: batches), "q/0/1")
+    sink.take(Outputs(1, 1, lambda: batches[:1]), "q/1/1")
+    told = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).to_pylist()
+    assert {file["num_records"]: file["max.v"] for file in told} == {3: None, 1: 1.0}
+
+
 @pytest.mark.parametrize("key", [None, "n"])
 def test_a_filter_finds_each_decimal_after_others_have_written(
     uri: str, tmp_path: Path, key: str | None
@@ -145,6 +193,13 @@ def test_columns_that_have_other_names_in_files(uri: str, tmp_path: Path) -> Non
     assert found["n"].to_pylist() == [2]
 
 
+def test_an_empty_copy_of_a_table_that_is_as_it_was_is_the_same(uri: str) -> None:
+    """Else rows would be written anew whenever another writer was faster."""
+    days = {f"delta.{name}RetentionDuration": "interval 3 days" for name in ("log", "deletedFile")}
+    made(uri, configuration={"delta.columnMapping.mode": "name", **days})
+    assert len({empty_copy(DeltaTable(uri)) for _ in range(10)}) == 1
+
+
 def column(table: DeltaTable) -> None:
     table.alter.add_columns([Field("more", PrimitiveType("long"))])
 
@@ -153,11 +208,28 @@ def column(table: DeltaTable) -> None:
 def test_a_table_that_changes_between_files_and_commit(
     uri: str, tmp_path: Path, change: Callable[[DeltaTable], None]
 ) -> None:
-    """The commit is refused: its files may not be what the table wants now."""
+    """The rows are written anew, as the table wants them now."""
     sink = started(gw.delta(uri), COLUMNS, tmp_path)
-    with pytest.raises(CommitFailedError, match="changed since last commit"):
-        sink.take(outputs(0, COLUMNS, ("a", 1), meanwhile=lambda: change(DeltaTable(uri))), "q/0/1")
-    assert DeltaTable(uri).to_pyarrow_table().num_rows == 0
+    reads: list[int] = []
+
+    def meanwhile() -> None:
+        reads.append(1)
+        if len(reads) == 1:
+            change(DeltaTable(uri))
+
+    sink.take(outputs(0, COLUMNS, ("a", 1), meanwhile=meanwhile), "q/0/1")
+    assert DeltaTable(uri).to_pyarrow_table()["n"].to_pylist() == [1]
+    assert len(reads) == 2
+
+
+def test_no_directory_is_left_without_a_file(uri: str, tmp_path: Path) -> None:
+    """No vacuum takes one."""
+    sink = started(gw.delta(uri), COLUMNS, tmp_path)
+    for epoch in range(2):
+        sink.take(outputs(epoch, COLUMNS, ("a", epoch)), f"q/{epoch}/1")
+    left = [path for path in Path(uri, "godwit").rglob("*") if path.is_dir()]
+    assert len(left) == 2
+    assert all(list(path.glob("*.parquet")) for path in left)
 
 
 def test_vacuum_takes_what_no_commit_names(uri: str, tmp_path: Path) -> None:
@@ -176,6 +248,6 @@ def test_vacuum_takes_what_no_commit_names(uri: str, tmp_path: Path) -> None:
     table = DeltaTable(uri)
     gone = table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     assert len(gone) == 1
-    assert gone[0].startswith("godwit/q/1/1/")
+    assert gone[0].startswith("godwit/q-1-1-")
     assert sorted(DeltaTable(uri).to_pyarrow_table()["n"].to_pylist()) == [1, 2]
     assert not list(Path(uri, "godwit").rglob("*.json"))

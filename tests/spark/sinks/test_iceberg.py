@@ -1,13 +1,18 @@
 """What the Iceberg sink writes, and what it refuses."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import urlparse
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.transforms import BucketTransform
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
 
 import godwit as gw
@@ -105,6 +110,30 @@ def test_two_drivers_that_deliver_the_same_commit_agree(
     assert table(catalog, "k", "n") == [("a", 1)]
 
 
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_commit_that_is_said_to_have_failed(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path, lands: bool
+) -> None:
+    """It may have landed: a catalog's client tries a request again when its answer was lost."""
+    ready = started(sink, COLUMNS, tmp_path)
+    ready.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    really = SqlCatalog.commit_table
+    said: list[Any] = []
+
+    def commit(*given: Any) -> Any:
+        if not said or lands:
+            found = really(*given) if lands else None
+            said.append(found)
+            raise CommitFailedException("another commit was faster")
+        return really(*given)
+
+    with patch.object(SqlCatalog, "commit_table", commit):
+        ready.take(outputs(1, COLUMNS, ("b", 2)), "q/1/1")
+    assert len(said) == 1
+    ready.take(outputs(2, COLUMNS, ("c", 3)), "q/2/1")
+    assert table(catalog, "k", "n", "epoch") == [("a", 1, 0), ("b", 2, 1), ("c", 3, 2)]
+
+
 def test_rows_of_another_writer_come_in_between(
     catalog: Catalog, sink: gw.Sink, tmp_path: Path
 ) -> None:
@@ -124,8 +153,8 @@ def test_rows_of_another_writer_come_in_between(
         really(self, *given)
 
     reads: list[int] = []
-    really = IcebergSink._append
-    with patch.object(IcebergSink, "_append", append):
+    really = IcebergSink.append
+    with patch.object(IcebergSink, "append", append):
         mine = outputs(0, COLUMNS, ("a", 1), meanwhile=lambda: reads.append(1))
         ready.take(mine, "q/0/1")
     assert len(writes) == 2
@@ -199,6 +228,24 @@ def test_a_table_that_does_not_fit_is_refused(
 ) -> None:
     made(catalog, **there)
     with pytest.raises(ConfigError, match=told):
+        started(sink, COLUMNS, tmp_path)
+
+
+def test_a_table_that_the_package_cannot_write_is_refused(
+    catalog: Catalog, sink: gw.Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(catalog, k=pa.string(), n=pa.int64())
+    there = catalog.load_table("ns.counts")
+    there.update_spec().add_field("k", BucketTransform(4)).commit()
+    monkeypatch.setitem(sys.modules, "pyiceberg_core", None)
+    with pytest.raises(ConfigError, match=r"cannot be used: .*pyiceberg[-_]core"):
+        started(sink, COLUMNS, tmp_path)
+    there.update_spec().remove_field("k_bucket_4").commit()
+    started(sink, COLUMNS, tmp_path)
+    metadata = Path(urlparse(catalog.load_table("ns.counts").metadata_location).path)
+    about = json.loads(metadata.read_bytes())
+    metadata.write_text(json.dumps({**about, "format-version": 3, "next-row-id": 0}))
+    with pytest.raises(ConfigError, match="format version 3, which PyIceberg reads but does not"):
         started(sink, COLUMNS, tmp_path)
 
 

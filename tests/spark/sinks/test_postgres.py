@@ -1,13 +1,20 @@
 """What the PostgreSQL sink writes into a real server, and what it refuses."""
 
 import sys
+import uuid
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from adbc_driver_postgresql import dbapi
 
 import godwit as gw
 from godwit.errors import ConfigError
+from godwit.spark.sinks.postgres import PostgresSink
 from tests.support.arrow_outputs import Row, outputs, started
 from tests.support.postgres import execute, query
 
@@ -91,6 +98,77 @@ def test_two_drivers_wait_for_each_other(dsn: str, tmp_path: Path) -> None:
         waiting: list[Future[None]] = []
         first.take(outputs(1, COLUMNS, ("b", 2), meanwhile=overtake), "q/1/1")
     assert table(dsn) == [("a", 1, 0), ("b", 2, 1)]
+
+
+def test_a_session_that_holds_the_table_is_named(dsn: str, tmp_path: Path) -> None:
+    """Such as that of a driver that stands still while it sends rows. It may go on later."""
+    old = started(gw.postgres(dsn, "counts"), COLUMNS, tmp_path)
+    new = PostgresSink(dsn, "counts", (), lock_timeout="100ms")
+    epoch = outputs(0, COLUMNS, ("a", 1))
+    sending = (
+        "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND wait_event = 'ClientRead'"
+    )
+    told: list[str] = []
+
+    def stand_still() -> Iterator[pa.RecordBatch]:
+        ((pid,),) = query(dsn, sending)
+        told.append(f"session {pid} (user godwit, active, since ")
+        told.append(f"SELECT pg_terminate_backend({pid}). Nothing was changed")
+        for wait in (lambda: started(new, COLUMNS, tmp_path), lambda: new.take(epoch, "q/0/1")):
+            with pytest.raises(ConfigError, match="more than 100ms: the oldest") as refusal:
+                wait()
+            told.append(str(refusal.value))
+        yield from epoch.read()
+
+    old.take(replace(epoch, read=stand_still), "q/0/1")
+    *parts, at_start, at_delivery = told
+    assert all(part in at_start and part in at_delivery for part in parts)
+    assert table(dsn) == [("a", 1, 0)]
+
+
+def test_a_driver_that_stands_still_in_its_transaction_loses_it(dsn: str, tmp_path: Path) -> None:
+    """The next one delivers the epoch, and the one that wakes up changes nothing."""
+    old = started(PostgresSink(dsn, "counts", ("k",), idle_timeout="100ms"), COLUMNS, tmp_path)
+    new = started(gw.postgres(dsn, "counts", key="k"), COLUMNS, tmp_path)
+
+    def take_over() -> None:
+        new.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+
+    with pytest.raises(dbapi.Error, match="idle-in-transaction timeout"):
+        old.take(outputs(0, COLUMNS, ("a", 1), ("b", 2), meanwhile=take_over), "q/0/1")
+    assert table(dsn) == [("a", 1, 0)]
+
+
+def test_a_pooler_gives_all_epochs_the_same_session(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dbapi.connect(dsn) as session, monkeypatch.context() as patched:
+
+        @contextmanager
+        def lent(dsn: str) -> Iterator[dbapi.Connection]:
+            yield session
+            session.rollback()
+
+        patched.setattr(dbapi, "connect", lent)
+        sink = started(gw.postgres(dsn, "counts"), COLUMNS, tmp_path)
+        for epoch in range(2):
+            sink.take(outputs(epoch, COLUMNS, ("a", epoch)), f"q/{epoch}/1")
+    assert table(dsn) == [("a", 0, 0), ("a", 1, 1)]
+
+
+def test_a_role_that_may_make_no_table_uses_those_that_are_there(dsn: str, tmp_path: Path) -> None:
+    started(gw.postgres(dsn, "counts"), COLUMNS, tmp_path)
+    role = f"r{uuid.uuid4().hex}"
+    ((schema,),) = query(dsn, "SELECT current_schema()::text")
+    execute(dsn, f"CREATE ROLE {role} LOGIN")
+    execute(dsn, f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    execute(dsn, f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO {role}")
+    other = dsn.replace("//godwit:", f"//{role}:")
+    sink = started(gw.postgres(other, "counts"), COLUMNS, tmp_path)
+    sink.take(outputs(0, COLUMNS, ("a", 1)), "q/0/1")
+    assert table(dsn) == [("a", 1, 0)]
+    execute(dsn, f"DROP OWNED BY {role}")
+    execute(dsn, f"DROP ROLE {role}")
 
 
 def test_a_driver_that_was_overtaken_is_refused(dsn: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import godwit as gw
 from godwit.spark.sinks.sink import Sink
 from tests.support.counting_workloads import Row
 from tests.support.kills.graph_joins import JOINS
-from tests.support.kills.graph_parts import ONE_INPUT, Part
+from tests.support.kills.graph_parts import ONE_INPUT, Part, late_of
 
 SOURCES = ("left", "right")
 OPERATORS = 6  # at the most
@@ -45,25 +45,39 @@ class End:
     kind: str
     operator: str
     coded: bool  # code stands between the operator and the sink
+    late: bool = False  # it gets the late records of the operator instead
+
+    def told(self, kind: str) -> str:
+        return f"{self.operator}{' late' * self.late}->{kind}{' (code)' * self.coded}"
 
 
 @dataclass(frozen=True)
 class Graph:
     steps: tuple[Step, ...]
     ends: tuple[End, ...]
+    idle: bool  # its sources may fall silent
 
     @classmethod
     def of(cls, chance: Random) -> "Graph":
         steps = tuple(_steps(chance))
-        return cls(steps, tuple(_ends(chance, steps)))
+        ends = [*_ends(chance, steps)]
+        may = [step for step in steps if step.part.may_keep_late]
+        if may and chance.random() < 0.5:
+            kind = chance.choice([kind for kind in SINKS if not kind.endswith(" by key")])
+            ends.append(End("late", kind, chance.choice(may).name, coded=False, late=True))
+        return cls(steps, tuple(ends), chance.random() < 0.3)
 
-    def __str__(self) -> str:
+    def told(self, *, has_postgres: bool) -> str:
         steps = (
             f"{step.name}={step.kind}({', '.join('+'.join(names) for names in step.takes)})"
             for step in self.steps
         )
-        ends = (f"{end.operator}->{end.kind}{' (code)' * end.coded}" for end in self.ends)
-        return "; ".join([*steps, *ends])
+        ends = (
+            end.told(end.kind if has_postgres else end.kind.replace("postgres", "delta"))
+            for end in self.ends
+        )
+        idle = ["sources may be idle"] if self.idle else []
+        return "; ".join([*steps, *ends, *idle])
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -77,17 +91,19 @@ class Graph:
 
     def job(self, sources: Mapping[str, gw.Stream], sinks: Mapping[str, Sink]) -> gw.Job:
         raw, streams = dict[str, gw.Stream](), dict(sources)
+        late = {end.operator: sinks[end.name] for end in self.ends if end.late}
         for step in self.steps:
             inputs = (
                 streams[first].union(*map(streams.__getitem__, others))
                 for first, *others in step.takes
             )
-            raw[step.name] = stream = step.part.add(step.name, *inputs)
+            raw[step.name] = stream = step.part.add(step.name, *inputs, late=late.get(step.name))
             streams[step.name] = _as_records(stream, step.part.records)
         return gw.query(
             *(
                 (streams if end.coded else raw)[end.operator].to(sinks[end.name])
                 for end in self.ends
+                if not end.late
             )
         )
 
@@ -183,13 +199,16 @@ class GraphModel:
         }
         self._watermarks: dict[str, datetime] = {}
 
-    def feed(self, records: Records) -> dict[str, list[Row]]:
-        """The rows that each sink gets of an epoch."""
+    def feed(
+        self, records: Records, decided: Mapping[str, datetime] | None = None
+    ) -> dict[str, list[Row]]:
+        """The rows that each sink gets of an epoch. Watermarks are those that were `decided`, if
+        given: with idle sources, they are a matter of time."""
         graph, streams = self._graph, {name: list(rows) for name, rows in records.items()}
         raw: dict[str, list[Row]] = {}
         for step in graph.steps:
             inputs = [[row for name in names for row in streams[name]] for names in step.takes]
-            until = self._watermark(step)
+            until = self._watermark(step) if decided is None else decided.get(step.name)
             raw[step.name] = step.part.run(self._models[step.name], inputs, until)
             if step.part.records:
                 streams[step.name] = [step.part.as_record(row) for row in raw[step.name]]
@@ -199,7 +218,12 @@ class GraphModel:
                 max([time for time in (clock, *(row["at"] for row in rows)) if time], default=None)
                 for clock, rows in zip(self._clocks[step.name], inputs, strict=True)
             ]
-        return {end.name: (streams if end.coded else raw)[end.operator] for end in graph.ends}
+        return {
+            end.name: late_of(self._models[end.operator])
+            if end.late
+            else (streams if end.coded else raw)[end.operator]
+            for end in graph.ends
+        }
 
     def state(self) -> dict[tuple[str, str], list[Row]]:
         """The rows of each table, by operator and table."""

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 import godwit as gw
 from godwit.operators.definition import INPUT, TIME
+from godwit.spark.sinks.sink import Sink
 from tests.support.counting_workloads import KEY, Row, key_of, row_of
 from tests.support.join_workloads import Bounds, Joins, TimedJoins
 from tests.support.kills.graph_parts import LATE, Inputs, as_records, record_of
@@ -23,7 +24,11 @@ class Join:
     bounds: Bounds | None = None
     sink_key: tuple[str, ...] = ()
 
-    def add(self, name: str, *inputs: gw.Stream) -> gw.Stream:
+    @property
+    def may_keep_late(self) -> bool:
+        return False  # they have columns of both sides, which `late_workloads` tests
+
+    def add(self, name: str, *inputs: gw.Stream, late: Sink | None = None) -> gw.Stream:
         left, right = inputs
         left = left.transform(lambda rows: self._columns(rows, "n AS x"))
         right = right.transform(lambda rows: self._columns(rows, "CAST(n AS string) AS y"))

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 import godwit as gw
+from godwit.spark.sinks.sink import Sink
 from tests.support.column_workloads import WITHIN, Apart, Balances, Once, balances
 from tests.support.counting_workloads import KEY, Key, PlainMap, Row, in_total_order, key_of, row_of
 from tests.support.expiring_workloads import TTL, Fading
@@ -50,7 +51,12 @@ class Part(Protocol):
         """Its outputs as records, in SQL; without them, no operator can take it."""
         ...
 
-    def add(self, name: str, *inputs: gw.Stream) -> gw.Stream:
+    @property
+    def may_keep_late(self) -> bool:
+        """Can late records have a sink, and its model tell them?"""
+        ...
+
+    def add(self, name: str, *inputs: gw.Stream, late: Sink | None = None) -> gw.Stream:
         """The operator behind its inputs."""
         ...
 
@@ -71,7 +77,7 @@ class Part(Protocol):
 class OneInput:
     """An operator with one input, whose methods are those of `Part`."""
 
-    define: Callable[[gw.Stream, str], gw.Stream]
+    define: Callable[..., gw.Stream]  # a stream and a name; with event time, also `late`
     model: Callable[[], Any]
     shown: Callable[[Row], Row] = lambda row: row  # a record as its model takes it
     records: tuple[str, ...] = ()
@@ -80,9 +86,13 @@ class OneInput:
     delay: int | None = None
     lag: int = 0
 
-    def add(self, name: str, *inputs: gw.Stream) -> gw.Stream:
+    @property
+    def may_keep_late(self) -> bool:
+        return self.delay is not None
+
+    def add(self, name: str, *inputs: gw.Stream, late: Sink | None = None) -> gw.Stream:
         (input,) = inputs
-        return self.define(input, name)
+        return self.define(input, name) if late is None else self.define(input, name, late)
 
     def run(self, model: Any, inputs: Inputs, until: datetime | None) -> list[Row]:
         rows = [self.shown(row) for row in inputs[0]]
@@ -92,6 +102,11 @@ class OneInput:
 
 def record_of(row: Row, at: Any, n: Any) -> Row:
     return row_of(key_of(row), at=at, n=n)
+
+
+def late_of(model: Timed) -> list[Row]:
+    """The late records of the last epoch, as a sink gets them."""
+    return [record_of(row, row["at"], row["n"]) for row in model.late]
 
 
 def as_records(at: str, n: str) -> tuple[str, ...]:
@@ -252,13 +267,14 @@ MEMORY = OneInput(
 # -- windows, and others with event time -----------------------------------------------------------
 
 
-def _windowed(window: Any, **functions: Any) -> Callable[[gw.Stream, str], gw.Stream]:
-    return lambda input, name: input.aggregate(
+def _windowed(window: Any, **functions: Any) -> Callable[..., gw.Stream]:
+    return lambda input, name, late=None: input.aggregate(
         name,
         key=KEY,
         window=window(),
         time="at",
         delay=LATE,
+        late=late,
         rows=gw.count(),
         total=gw.sum("n"),
         **{result: make() for result, make in functions.items()},
@@ -307,8 +323,8 @@ VISITS = OneInput(
 )
 
 APART = OneInput(
-    lambda input, name: input.deduplicate(
-        name, key=KEY, time="at", within=f"{WITHIN} s", delay=LATE
+    lambda input, name, late=None: input.deduplicate(
+        name, key=KEY, time="at", within=f"{WITHIN} s", delay=LATE, late=late
     ),
     Apart,
     records=as_records("at", "n"),
@@ -316,11 +332,12 @@ APART = OneInput(
 )
 
 FADING = OneInput(
-    lambda input, name: input.aggregate(
+    lambda input, name, late=None: input.aggregate(
         name,
         key=KEY,
         time="at",
         delay=LATE,
+        late=late,
         ttl=f"{TTL} s",
         rows=gw.count(),
         total=gw.sum("n"),
@@ -337,7 +354,7 @@ def _few(row: Row) -> Row:
 
 def _alarms(*, strict: bool) -> OneInput:
     return OneInput(
-        lambda input, name: input.transform(
+        lambda input, name, late=None: input.transform(
             lambda rows: rows.selectExpr(*KEY, "at", "pmod(n, 3) AS n")
         ).unary(
             name,
@@ -349,6 +366,7 @@ def _alarms(*, strict: bool) -> OneInput:
             delay=LATE,
             notices="n long",
             strict=strict,
+            late=late,
         ),
         lambda: Alarms(strict=strict),
         _few,

@@ -10,7 +10,9 @@ from godwit.inspect.audit import verify
 from godwit.log.history import History
 from tests.support.kills.graph_truth import Truth, check, next_epoch
 from tests.support.kills.running import Application, Launch
-from tests.support.kills.story import Kill, Life, Story
+from tests.support.kills.story import ASKED, Kill, Life, Story
+
+BY_TASKS = "files by tasks"  # that write outputs of operators to a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +27,29 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Played:
     story: Story
+    has_postgres: bool
     kills: Counter[str]
+    asked: Counter[str]  # what was accepted, and merges that were not
     truth: Truth
 
+    @property
+    def seen(self) -> set[str]:
+        """What has happened."""
+        lakes = [end for end in self.story.graph.ends if end.kind in ("delta", "iceberg")]
+        copied = [end for end in lakes if not end.coded and self.truth.rows[end.name]]
+        return {*self.kills, *self.asked, *([BY_TASKS] if copied and self.story.by_tasks else [])}
+
     def __str__(self) -> str:
-        kills = ", ".join(f"{count} x {kill}" for kill, count in self.kills.items())
+        kills, asked = (
+            ", ".join(f"{count} x {what}" for what, count in counted.items()) or "nothing"
+            for counted in (self.kills, self.asked)
+        )
         rows = ", ".join(f"{name}: {count}" for name, count in self.truth.rows.items())
+        by = "tasks" if self.story.by_tasks else "the driver"
         return (
-            f"story {self.story.seed}: {self.story.graph}\n"
-            f"  {self.truth.epochs} epochs, rows of sinks {rows}; killed {kills}"
+            f"story {self.story.seed}: {self.story.graph.told(has_postgres=self.has_postgres)}\n"
+            f"  {self.truth.epochs} epochs, rows of sinks {rows}; files of tables by {by}\n"
+            f"  killed {kills}; asked for {asked}"
         )
 
 
@@ -44,7 +60,11 @@ def play(story: Story, stage: Stage) -> Played:
         kills += _live(story, number, life, stage)
         if History(stage.home / "checkpoint").last() is not None:
             assert verify(stage.home / "checkpoint").findings == []
-    return Played(story, kills, check(story, stage.home, stage.dsn))
+    asked = stage.home / ASKED
+    told = asked.read_text().splitlines() if asked.exists() else []
+    has_postgres = stage.dsn is not None
+    truth = check(story, stage.home, stage.dsn)
+    return Played(story, has_postgres, kills, Counter(told), truth)
 
 
 def _live(story: Story, number: int, life: Life, stage: Stage) -> Counter[str]:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ def check(story: Story, home: Path, dsn: str | None) -> Truth:
     assert spark_log.newest_commit(log) == len(inputs) - 1
     given: dict[str, list[Row]] = {end.name: [] for end in story.graph.ends}
     for epoch, records in enumerate(inputs):
-        for name, rows in model.feed(records).items():
+        decided = _watermarks(checkpoint, epoch) if story.graph.idle else None
+        for name, rows in model.feed(records, decided).items():
             given[name] += [row | {EPOCH: epoch} for row in rows]
     for end in story.graph.ends:
         expected, found = _expected(story, end, given[end.name]), _found(end, home, dsn)
@@ -60,6 +61,14 @@ def check(story: Story, home: Path, dsn: str | None) -> Truth:
 def next_epoch(home: Path) -> int:
     """The first epoch that has not begun."""
     return max(History(home / "checkpoint").intents(), default=-1) + 1
+
+
+def _watermarks(checkpoint: Path, epoch: int) -> dict[str, datetime]:
+    """What the intent of an epoch says, with idle sources."""
+    intent = History(checkpoint).intent(epoch)
+    assert intent is not None
+    begin = datetime(1970, 1, 1, tzinfo=UTC)
+    return {name: begin + timedelta(microseconds=at) for name, at in intent.watermarks.items()}
 
 
 # -- the input of each epoch -----------------------------------------------------------------------

@@ -20,8 +20,13 @@ STRATEGIES = ("paced", "all-at-once", "batched:3", "fluid", "matched")
 SIDES: tuple[Side, ...] = ("before", "after")
 IN_TASKS = ("delta", "outputs")
 DELIVERY = "delivery"  # to one sink of several
-# Before and after each point of an epoch; and before and after one sink has got it.
-MATRIX: Final = [(point, side) for point in (*POINTS, DELIVERY) for side in SIDES]
+WRITTEN: tuple[str, Side] = ("rows", "after")  # by a sink that has yet to commit them
+# Before and after each point of an epoch; before and after one sink has got it, and within one.
+MATRIX: Final = [
+    *((point, side) for point in (*POINTS, DELIVERY) for side in SIDES),
+    WRITTEN,
+]
+ASKED = "asked"  # a file in which an application tells what it asked for, a line each
 LONGEST = 0.3  # seconds from a point to a kill at any moment after it
 
 
@@ -58,11 +63,19 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """So many bins for an operator, or for all: more than before, or fewer."""
+
+    operator: str | None
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Rows for each source, and what is asked for just before they are there."""
 
     rows: tuple[tuple[str, tuple[Row, ...]], ...]
-    moves: tuple[Move, ...]
+    asks: tuple[Move | Split, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +94,11 @@ class Story:
     seed: int
     graph: Graph
     lives: tuple[Life, ...]
+    by_tasks: bool  # tables of Delta and Iceberg get their files from tasks, however few rows
 
     @classmethod
     def of(cls, seed: int) -> "Story":
-        """Of any 16 consecutive seeds, each kills first at another point."""
+        """Of as many consecutive seeds as there are points, each kills first at another one."""
         chance = Random(seed)
         graph = Graph.of(chance)
         first = _kill(chance, graph, *MATRIX[seed % len(MATRIX)])
@@ -94,7 +108,7 @@ class Story:
         lives = list[Life]()
         for kill in [*kills, None]:
             lives.append(_life(chance, graph, len(lives), kill))
-        return cls(seed, graph, tuple(lives))
+        return cls(seed, graph, tuple(lives), chance.random() < 0.5)
 
     def files(self, source: str, lives: int) -> list[tuple[Row, ...]]:
         """The files of a source that are there after so many lives."""
@@ -142,7 +156,9 @@ def _batch(chance: Random, graph: Graph, second: int, main: str) -> Batch:
         for source in SOURCES
         if source == main or (source in graph.sources and chance.random() < 0.6)
     )
-    return Batch(rows, tuple(_moves(chance, graph)))
+    asks: list[Move | Split] = [*_moves(chance, graph), *_splits(chance, graph)]
+    chance.shuffle(asks)
+    return Batch(rows, tuple(asks))
 
 
 def _row(chance: Random, second: int) -> Row:
@@ -158,3 +174,10 @@ def _moves(chance: Random, graph: Graph) -> Sequence[Move]:
     if chance.random() < 0.5:
         to = tuple(chance.choices(range(3), k=5))
     return [Move(operator, to, chance.choice(STRATEGIES))]
+
+
+def _splits(chance: Random, graph: Graph) -> Sequence[Split]:
+    if chance.random() < 0.6:
+        return []
+    operator = None if chance.random() < 0.5 else chance.choice(graph.steps).name
+    return [Split(operator, chance.choice([4, 8, 16]))]

@@ -155,6 +155,11 @@ def check_key(key: Sequence[str], columns: pa.Schema) -> None:
                 f"the sink's key column '{name}' is of type {columns.field(name).type}; a key has "
                 "no nested columns: cast it"
             )
+        if pa.types.is_floating(columns.field(name).type):
+            raise ConfigError(
+                f"the sink's key column '{name}' is of type {columns.field(name).type}, whose NaN "
+                "and -0.0 make equality unreliable; cast it to decimal or string"
+            )
 
 
 def as_key(key: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
 """Outputs in a Delta table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
     Delivered,
@@ -21,13 +21,14 @@ from godwit.spark.sinks.arrow_sink import (
     need,
     started,
 )
-from godwit.spark.sinks.delta_files import DeltaWriter, are_exact, empty_copy
-from godwit.spark.sinks.lake_sink import File, LakeSink, Writer
+from godwit.spark.sinks.delta_files import DeltaWriter, are_exact, empty_copy, try_out
+from godwit.spark.sinks.lake_sink import LakeSink
 from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
+    from deltalake.transaction import AddAction, RemoveAction
 
 BOUNDS: Final = "delta.dataSkippingNumIndexedCols"  # of how many columns a file has
 
@@ -61,8 +62,7 @@ class DeltaSink(LakeSink):
     uri: str
     key: tuple[str, ...]
     storage_options: dict[str, str] = field(repr=False)
-    _table: pa.Schema = field(default=None, init=False, repr=False)
-    _columns: pa.Schema = field(default=None, init=False, repr=False)  # those that rows fill
+    _output: pa.Schema = field(default=None, init=False, repr=False)
 
     @property
     def guarantee(self) -> str:
@@ -79,7 +79,7 @@ class DeltaSink(LakeSink):
         try:
             is_there = self._check_table(schema, to_make)
             query = started(checkpoint) if is_there else None
-            delivered = self._delivered(self._open(), query) if query else None
+            delivered = self.delivered(self.open(), query) if query else None
         except (OSError, _delta_error()) as error:
             told = hushed(str(error), self.storage_options.values())
             raise ConfigError(f"{self} cannot be used: {told}") from None
@@ -90,49 +90,59 @@ class DeltaSink(LakeSink):
     def by_tasks(self) -> bool:
         return not self.key  # a merge compares all rows in one process
 
-    def put(self, epoch: int, commit: str, write: Callable[[Writer], list[File]]) -> None:
-        table = self._open()
-        if self._has(table, epoch, commit):
-            return
-        writer = DeltaWriter(
+    def identity(self, spark: SparkSession) -> Hashable:
+        return str(self.open().metadata().id)
+
+    def open(self) -> "DeltaTable":
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.uri, storage_options=self.storage_options)
+
+    def delivered(self, table: "DeltaTable", query: str) -> Delivered | None:
+        epoch = table.transaction_version(_epoch_app(query))
+        if epoch is None:
+            return None
+        generation = table.transaction_version(_generation_app(query))
+        return Delivered(epoch, f"{query}/{epoch}/{generation}")
+
+    def writer(self, table: "DeltaTable", epoch: int, commit: str) -> DeltaWriter:
+        self._to_fill(table)
+        return DeltaWriter(
             uri=table.table_uri.rstrip("/"),
             storage_options=self.storage_options,
-            directory=f"godwit/{commit}",
+            directory=f"godwit/{commit.replace('/', '-')}",
             copy=empty_copy(table),
-            columns=self._table,
+            columns=_given(table),
             epoch=epoch,
         )
-        if files := write(writer):
 
-            def add(mark: "CommitProperties") -> None:
-                parts = table.metadata().partition_columns
-                table.create_write_transaction(
-                    files, "append", table.schema(), parts, commit_properties=mark
-                )
+    def append(
+        self, table: "DeltaTable", files: "list[AddAction | RemoveAction]", epoch: int, commit: str
+    ) -> None:
+        parts, mark = table.metadata().partition_columns, _mark(epoch, commit)
+        table.create_write_transaction(
+            files, "append", table.schema(), parts, commit_properties=mark
+        )
 
-            self._once(epoch, commit, add)
+    def overtaken(self) -> type[Exception]:
+        from deltalake.exceptions import CommitFailedError
+
+        return CommitFailedError
 
     def take(self, outputs: Outputs, commit: str) -> None:
         if not self.key:
             super().take(outputs, commit)
             return
-        table = self._open()
-        if not self._has(table, outputs.epoch, commit) and outputs.count:
-            self._once(outputs.epoch, commit, partial(self._merge, table, outputs))
 
-    @property
-    def place(self) -> str:
-        """However the table is named: two sinks with one table would lose the rows of one."""
-        path = self.uri.removeprefix("file://")
-        return f"the Delta table {path.rstrip('/') if '://' in path else Path(path).resolve()}"
+        def merge(table: "DeltaTable") -> None:
+            faults.reach("rows", "after", outputs.epoch)  # which a merge writes and commits at once
+            if outputs.count:
+                self._merge(table, outputs, _mark(outputs.epoch, commit))
+
+        self.change(outputs.epoch, commit, merge)
 
     def __str__(self) -> str:
         return f"the Delta table {self.uri.removeprefix('file://').rstrip('/')}"
-
-    def _open(self) -> "DeltaTable":
-        from deltalake import DeltaTable
-
-        return DeltaTable(self.uri, storage_options=self.storage_options)
 
     def _check_table(self, schema: StructType, to_make: bool) -> bool:
         """Refuse a table that does not fit, and tell whether there is one; if missing, make it."""
@@ -151,43 +161,35 @@ class DeltaSink(LakeSink):
                 configuration=None if are_exact(columns) else {BOUNDS: "0"},
                 storage_options=self.storage_options,
             )
-        self._table = pa.schema(self._open().schema())
-        self._columns = columns_to_write(str(self), self._table, to_arrow(schema))
+        self._output = to_arrow(schema)
+        table = self.open()
+        self._to_fill(table)
+        try_out(table)
         return True
 
-    def _once(self, epoch: int, commit: str, change: "Callable[[CommitProperties], None]") -> None:
-        """Change the table with the mark of a commit, which conflicts with one of its query."""
-        from deltalake.exceptions import CommitFailedError
-
-        try:
-            change(_mark(epoch, commit))
-        except CommitFailedError:
-            # A driver that was taken over and woke up may have delivered the same commit meanwhile.
-            if not self._has(self._open(), epoch, commit):
-                raise
+    def _to_fill(self, table: "DeltaTable") -> pa.Schema:
+        """The columns that rows fill; an error if the table does not fit, perhaps not any more."""
+        given, columns = _given(table), pa.schema(table.schema())
+        if self.key and len(given) < len(columns):
+            (made, *_) = (name for name in columns.names if name not in given.names)
+            raise ConfigError(
+                f"{self} makes the column '{made}' of others, which a merge by key does not do; "
+                "leave out key=, or name another table"
+            )
+        return columns_to_write(str(self), given, self._output)
 
     def _merge(self, table: "DeltaTable", outputs: Outputs, mark: "CommitProperties") -> None:
         same = (f"(kept.{name} IS NOT DISTINCT FROM given.{name})" for name in _quoted(self.key))
-        given = {name: f"given.{name}" for name in _quoted(self._columns.names)}
+        columns = self._to_fill(table)
+        given = {name: f"given.{name}" for name in _quoted(columns.names)}
         merge = table.merge(
-            outputs.newest(self._columns, self.key),
+            outputs.newest(columns, self.key),
             " AND ".join(same),
             source_alias="given",
             target_alias="kept",
             commit_properties=mark,
         )
         merge.when_matched_update(given).when_not_matched_insert(given).execute()
-
-    def _has(self, table: "DeltaTable", epoch: int, commit: str) -> bool:
-        delivered = self._delivered(table, commit.partition("/")[0])
-        return delivered is not None and delivered.has(epoch, commit, str(self))
-
-    def _delivered(self, table: "DeltaTable", query: str) -> Delivered | None:
-        epoch = table.transaction_version(_epoch_app(query))
-        if epoch is None:
-            return None
-        generation = table.transaction_version(_generation_app(query))
-        return Delivered(epoch, f"{query}/{epoch}/{generation}")
 
 
 def _epoch_app(query: str) -> str:
@@ -228,6 +230,13 @@ def _delta_schema(columns: pa.Schema) -> "Schema":
                 "have; cast it or leave it out"
             ) from error
     return Schema.from_arrow(columns)
+
+
+def _given(table: "DeltaTable") -> pa.Schema:
+    """The columns of a table without those that the package makes of others."""
+    columns = pa.schema(table.schema())
+    made = b"delta.generationExpression"
+    return pa.schema([column for column in columns if made not in (column.metadata or {})])
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.log.history import History
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import query_id
-from godwit.spark.sinks.parquet_types import reads
+from godwit.spark.sinks.parquet_types import reads, with_earlier
 from godwit.spark.sinks.sink import EPOCH, FileTaker, Sink, check_no_epoch
 from godwit.storage.directories import check_writable, lies_in
 from godwit.storage.location import local_directory, open_store
@@ -58,7 +59,7 @@ class FilesSink(FileTaker):
 
     @property
     def place(self) -> str:
-        return f"files in {self.path}"
+        return f"files in {self.path.resolve()}"
 
     @property
     def guarantee(self) -> str:
@@ -126,6 +127,7 @@ class FilesSink(FileTaker):
             fill(stage)
             (stage / RECEIPT).write_text(json.dumps(receipt))
             _sync_tree(stage)
+            faults.reach("rows", "after", epoch)
             stage.rename(self._target(epoch))
             _sync(self.path)
         except Exception:
@@ -198,8 +200,7 @@ class FilesSink(FileTaker):
     def _keep_schema(self, epoch: int, rows: DataFrame) -> None:
         """Without a schema of all files, Spark would take that of the oldest one for it."""
         kept = _read_schema(self.path / SCHEMA)
-        others = [column for column in kept if column.name not in rows.schema.names]
-        wanted = StructType([*rows.schema, *others])
+        wanted = with_earlier(rows.schema, kept)
         if wanted == kept:
             return
         stage = self._stage(epoch)

@@ -1,10 +1,11 @@
 """Outputs in an Iceberg table."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
@@ -16,13 +17,13 @@ from godwit.spark.sinks.arrow_sink import (
     need,
     started,
 )
-from godwit.spark.sinks.lake_sink import File, LakeSink, Writer
+from godwit.spark.sinks.lake_sink import LakeSink
 from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO, InputFile, OutputFile
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 QUERY: Final = "godwit.query"
 EPOCH: Final = "godwit.epoch"
 COMMIT: Final = "godwit.commit"
-ATTEMPTS: Final = 10  # at a commit that other writers get ahead of
 
 
 def iceberg(
@@ -82,63 +82,25 @@ class IcebergSink(LakeSink):
         if delivered:
             delivered.check_start(checkpoint, str(self))
 
-    def put(self, epoch: int, commit: str, write: Callable[[Writer], list[File]]) -> None:
-        from pyiceberg.exceptions import CommitFailedException
+    def identity(self, spark: SparkSession) -> Hashable:
+        return self.open().metadata.table_uuid
 
-        written_for, files = None, []
-        for attempt in range(1, ATTEMPTS + 1):
-            table = self._load()
-            delivered = _delivered(table, commit.partition("/")[0])
-            if delivered and delivered.has(epoch, commit, str(self)):
-                return
-            if written_for != (made := _layout(table)):
-                written_for, files = made, write(self._writer(table, epoch))
-            if not files:
-                return
-            try:
-                self._append(table, files, epoch, commit)
-            except CommitFailedException:
-                # Another writer was faster: perhaps a driver with the same commit.
-                if attempt == ATTEMPTS:
-                    raise
-            else:
-                return
-
-    def __str__(self) -> str:
-        return f"the Iceberg table {self.table}"
-
-    def _check_table(
-        self, schema: StructType, query: str | None, to_make: bool
-    ) -> Delivered | None:
-        """Refuse a table that does not fit; if missing, make it. What it has of a query."""
-        from pyiceberg.catalog import load_catalog
-
-        self._opened = load_catalog(self.catalog, **self.properties)
-        if not self._opened.table_exists(self.table):
-            if not to_make:
-                return None
-            self._make(self._opened, to_arrow(with_epoch(schema)))
-        table = self._load()
-        output = pa.schema(
-            [pa.field(column.name, _kept(column.type)) for column in to_arrow(schema)]
-        )
-        self._columns = columns_to_write(str(self), table.schema().as_arrow(), output)
-        return _delivered(table, query) if query else None
-
-    def _make(self, catalog: "Catalog", columns: pa.Schema) -> None:
-        from pyiceberg.exceptions import NoSuchNamespaceError
-
-        try:
-            catalog.create_table_if_not_exists(self.table, columns)
-        except NoSuchNamespaceError:  # which comes after a refusal of the columns
-            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
-            catalog.create_table_if_not_exists(self.table, columns)
-
-    def _load(self) -> "Table":
+    def open(self) -> "Table":
         assert self._opened is not None
         return self._opened.load_table(self.table)
 
-    def _writer(self, table: "Table", epoch: int) -> "IcebergWriter":
+    def delivered(self, table: "Table", query: str) -> Delivered | None:
+        """The newest delivery of a query among the snapshots that led to the current one."""
+        snapshot = table.current_snapshot()
+        while snapshot is not None:
+            summary = snapshot.summary
+            if summary is not None and summary.get(QUERY) == query:
+                return Delivered(int(summary[EPOCH] or 0), summary[COMMIT] or "")
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else table.snapshot_by_id(parent)
+        return None
+
+    def writer(self, table: "Table", epoch: int, commit: str) -> "IcebergWriter":
         # Tasks need none of the history, which may be long.
         history: dict[str, Any] = {
             "snapshots": [],
@@ -149,7 +111,7 @@ class IcebergSink(LakeSink):
         metadata = table.metadata.model_copy(update=history)
         return IcebergWriter(metadata, table.io, self._columns, epoch)
 
-    def _append(self, table: "Table", files: "list[DataFile]", epoch: int, commit: str) -> None:
+    def append(self, table: "Table", files: "list[DataFile]", epoch: int, commit: str) -> None:
         from pyiceberg.table import TableProperties
         from pyiceberg.utils.properties import property_as_bool
 
@@ -162,11 +124,79 @@ class IcebergSink(LakeSink):
             TableProperties.MANIFEST_MERGE_ENABLED,
             TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT,
         )
+        table.io = cast("FileIO", KeepingIO(table.io))
         with table.transaction() as transaction:
             update = transaction.update_snapshot(snapshot_properties=told)
             with update.merge_append() if merges else update.fast_append() as append:
                 for file in files:
                     append.append_data_file(file)
+
+    def overtaken(self) -> type[Exception]:
+        from pyiceberg.exceptions import CommitFailedException
+
+        return CommitFailedException
+
+    def __str__(self) -> str:
+        return f"the Iceberg table {self.table}"
+
+    def _check_table(
+        self, schema: StructType, query: str | None, to_make: bool
+    ) -> Delivered | None:
+        """Refuse a table that does not fit; if missing, make it. What it has of a query."""
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        self._opened = load_catalog(self.catalog, **self.properties)
+        if not self._opened.table_exists(self.table):
+            if not to_make:
+                return None
+            self._make(self._opened, to_arrow(with_epoch(schema)))
+        table = self.open()
+        output = pa.schema(
+            [pa.field(column.name, _kept(column.type)) for column in to_arrow(schema)]
+        )
+        there = table.schema().as_arrow()
+        self._columns = columns_to_write(str(self), there, output)
+        if table.format_version > 2:
+            raise ConfigError(
+                f"{self} has format version {table.format_version}, which PyIceberg reads but does "
+                "not write; name a table of version 2"
+            )
+        for part in table.spec().fields:  # some transforms need another package
+            type_ = table.schema().find_field(part.source_id).field_type
+            part.transform.pyarrow_transform(type_)(pa.nulls(0, schema_to_pyarrow(type_)))
+        return self.delivered(table, query) if query else None
+
+    def _make(self, catalog: "Catalog", columns: pa.Schema) -> None:
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            catalog.create_table_if_not_exists(self.table, columns)
+        except NoSuchNamespaceError:  # which comes after a refusal of the columns
+            catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
+            catalog.create_table_if_not_exists(self.table, columns)
+
+
+class KeepingIO:
+    """Deletes no file that it has written.
+
+    PyIceberg deletes the manifests of a commit that a catalog says to have failed. It may have
+    landed all the same, if a catalog or a proxy tried it twice, and then the table needs them.
+    """
+
+    def __init__(self, io: "FileIO") -> None:
+        self.properties = io.properties
+        self.new_input: Callable[[str], InputFile] = io.new_input
+        self._io = io
+        self._written: set[str] = set()
+
+    def new_output(self, location: str) -> "OutputFile":
+        self._written.add(location)
+        return self._io.new_output(location)
+
+    def delete(self, location: "str | InputFile | OutputFile") -> None:
+        if location not in self._written:
+            self._io.delete(location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +211,11 @@ class IcebergWriter:
     @property
     def secrets(self) -> Iterable[str]:
         return self.io.properties.values()
+
+    @property
+    def layout(self) -> tuple[object, ...]:
+        about = self.metadata
+        return about.table_uuid, about.location, about.current_schema_id, about.default_spec_id
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> "list[DataFile]":
         from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible, _dataframe_to_data_files
@@ -203,24 +238,6 @@ class IcebergWriter:
     def _is_there(self, file: "DataFile") -> bool:
         found = self.io.new_input(file.file_path)
         return found.exists() and len(found) == file.file_size_in_bytes
-
-
-def _layout(table: "Table") -> tuple[object, ...]:
-    """What files are written for; a commit adds none that were written for another one."""
-    about = table.metadata
-    return about.table_uuid, about.location, about.current_schema_id, about.default_spec_id
-
-
-def _delivered(table: "Table", query: str) -> Delivered | None:
-    """The newest delivery of a query among the snapshots that led to the current one."""
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        summary = snapshot.summary
-        if summary is not None and summary.get(QUERY) == query:
-            return Delivered(int(summary[EPOCH] or 0), summary[COMMIT] or "")
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else table.snapshot_by_id(parent)
-    return None
 
 
 def _kept(type_: pa.DataType) -> pa.DataType:

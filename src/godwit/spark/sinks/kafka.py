@@ -1,17 +1,19 @@
 """Outputs in a Kafka topic."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
     ArrowSink,
@@ -36,6 +38,7 @@ MESSAGES: Final = pa.schema(
     }
 )
 TIMEOUT: Final = 60.0  # in seconds, for one thing that a broker is asked
+START_TIMEOUT: Final = 5.0  # for markers at a start, which an epoch reads again
 TAIL: Final = 100  # how many markers to look at first
 MARKERS: Final = 0  # the partition that they are in
 
@@ -64,6 +67,14 @@ def kafka(
     )
 
 
+class ProducerLostError(Exception):
+    """A producer can do nothing more; a new one finds out what of the epoch is there."""
+
+
+class _HiddenError(Exception):
+    """There are markers behind an open transaction."""
+
+
 @dataclass
 class KafkaSink(ArrowSink):
     """A transaction holds messages and, in a topic of its own, a marker with the commit's id."""
@@ -74,6 +85,7 @@ class KafkaSink(ArrowSink):
     transactional_id: str | None
     marker_topic: str = field(repr=False)
     options: dict[str, Any] = field(repr=False)
+    clock: Callable[[], float] = field(default=monotonic, repr=False)
     _is_raw: bool = field(default=False, init=False, repr=False)  # rows are messages already
     _opened: "Producer | None" = field(default=None, init=False, repr=False)
 
@@ -98,11 +110,19 @@ class KafkaSink(ArrowSink):
         try:
             is_there = self._check_topics(to_make)
             query = started(checkpoint) if is_there else None
-            delivered = self._delivered(query) if query else None
+            delivered = self._delivered(query, START_TIMEOUT) if query else None
+        except _HiddenError:  # by a driver that was killed: the first epoch ends its transaction
+            return
         except KafkaException as error:
             raise ConfigError(f"{self} cannot be used: {error.args[0].str()}") from error
         if delivered:
             delivered.check_start(checkpoint, str(self))
+
+    def identity(self, spark: SparkSession) -> Hashable:
+        from confluent_kafka.admin import AdminClient
+
+        cluster = AdminClient(self._settings()).list_topics(self.topic, timeout=TIMEOUT).cluster_id
+        return cluster or tuple(sorted(self.bootstrap_servers.split(","))), self.topic
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         super().deliver(epoch, rows if self._is_raw else self._messages(rows, epoch), commit, count)
@@ -111,6 +131,28 @@ class KafkaSink(ArrowSink):
         return self._is_raw and super().deliver_files(epoch, outputs, commit)
 
     def take(self, outputs: Outputs, commit: str) -> None:
+        """Raises ProducerLostError if the broker has fenced its producer: another one has begun
+        with the same id, as that of a driver that was taken over and wakes up."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self._take(outputs, commit)
+        except _HiddenError as error:
+            raise ConfigError(str(error)) from None
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED):
+                raise ProducerLostError(
+                    f"{self} has lost the transactional id {self._id(commit.partition('/')[0])}: "
+                    "to an earlier driver of this query that still runs, to a query that names the "
+                    "same, or because a transaction took longer than transaction.timeout.ms; end "
+                    "that driver, name another transactional_id, or raise the timeout in options"
+                ) from error
+            if cause.fatal():
+                raise ProducerLostError(f"{self} has lost its producer: {cause.str()}") from error
+            raise
+
+    def _take(self, outputs: Outputs, commit: str) -> None:
         query = commit.partition("/")[0]
         # From here on, an earlier producer of this id can commit nothing.
         producer = self._producer(query)
@@ -125,6 +167,7 @@ class KafkaSink(ArrowSink):
                 _produce(producer, self.topic, **message)
             key, value = self._id(query).encode(), json.dumps(marker).encode()
             _produce(producer, self.marker_topic, key=key, value=value, partition=MARKERS)
+            faults.reach("rows", "after", outputs.epoch)
 
     def __str__(self) -> str:
         return f"the Kafka topic {self.topic}"
@@ -204,7 +247,7 @@ class KafkaSink(ArrowSink):
             self._opened = None
             raise
 
-    def _delivered(self, query: str) -> Delivered | None:
+    def _delivered(self, query: str, timeout: float = TIMEOUT) -> Delivered | None:
         """The newest marker: it is looked for from the end, further and further back."""
         found = None
         tail = TAIL
@@ -213,7 +256,7 @@ class KafkaSink(ArrowSink):
         with closing(self._consumer("read_committed")) as consumer:
             while found is None:
                 start = max(low, high - tail)
-                for message in self._between(consumer, start, high):
+                for message in self._between(consumer, start, high, timeout):
                     if message.key() == self._id(query).encode():
                         found = json.loads(message.value() or b"")
                 if start == low:
@@ -233,7 +276,9 @@ class KafkaSink(ArrowSink):
             )
         return Delivered(found["epoch"], found["commit"])
 
-    def _between(self, consumer: "Consumer", start: int, end: int) -> "Iterator[Message]":
+    def _between(
+        self, consumer: "Consumer", start: int, end: int, timeout: float
+    ) -> "Iterator[Message]":
         """Committed markers. An open transaction of another query hides those behind it, so this
         waits for its end."""
         from confluent_kafka import KafkaError, KafkaException
@@ -241,8 +286,8 @@ class KafkaSink(ArrowSink):
         if start == end:
             return
         consumer.assign([self._markers(start)])
-        until = monotonic() + TIMEOUT
-        while monotonic() < until:
+        until = self.clock() + timeout
+        while self.clock() < until:
             message = consumer.poll(1.0)
             if message is None:
                 continue
@@ -253,9 +298,9 @@ class KafkaSink(ArrowSink):
                 raise KafkaException(error)
             elif (message.offset() or 0) >= end:
                 return
-        raise ConfigError(
+        raise _HiddenError(
             f"the markers in the topic {self.marker_topic} could not be read to their end within "
-            f"{TIMEOUT:.0f} s; look for an open transaction, or name a marker_topic for each query"
+            f"{timeout:.0f} s; look for an open transaction, or name a marker_topic for each query"
         )
 
     def _consumer(self, isolation: str) -> "Consumer":
@@ -282,6 +327,21 @@ class KafkaSink(ArrowSink):
 
     def _settings(self) -> dict[str, Any]:
         return {**self.options, "bootstrap.servers": self.bootstrap_servers}
+
+
+def check_ids(sinks: Iterable[Sink]) -> None:
+    """Refuse two sinks with one transactional id: each would end the transactions of the other."""
+    ids = Counter(
+        (frozenset(sink.bootstrap_servers.replace(" ", "").split(",")), sink.transactional_id)
+        for sink in sinks
+        if isinstance(sink, KafkaSink) and sink.transactional_id
+    )
+    for (_, id), count in ids.items():
+        if count > 1:
+            raise ConfigError(
+                f"{count} sinks have the transactional id {id}; name another transactional_id for "
+                "each of them"
+            )
 
 
 def _rows(outputs: Outputs) -> Iterator[dict[str, Any]]:

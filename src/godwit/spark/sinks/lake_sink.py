@@ -6,19 +6,25 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from random import uniform
+from time import sleep
 from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from godwit import faults
 from godwit.errors import ConfigError
-from godwit.spark.sinks.arrow_sink import ArrowSink, Outputs, hushed, read
+from godwit.spark.sinks.arrow_sink import ArrowSink, Delivered, Outputs, hushed, read
+
+ATTEMPTS: Final = 10  # at a commit that other writers get ahead of
 
 LARGE: Final = 32 << 20  # bytes: the driver writes as many in the time that a Spark job takes
 
 FILE: Final = "file binary"
 
 File = Any  # what a commit tells of a data file: it can be pickled
+Table = Any  # of the package that the sink needs
 
 
 class Writer(Protocol):
@@ -27,6 +33,11 @@ class Writer(Protocol):
     @property
     def secrets(self) -> Iterable[str]:
         """What no error may tell."""
+        ...
+
+    @property
+    def layout(self) -> object:
+        """What files are written for: a commit adds none that were written for another one."""
         ...
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[File]:
@@ -53,9 +64,60 @@ class LakeSink(ArrowSink):
         return True
 
     @abstractmethod
+    def open(self) -> Table:
+        """The table as it is now."""
+        ...
+
+    @abstractmethod
+    def delivered(self, table: Table, query: str) -> Delivered | None:
+        """The newest epoch of a query that the table has."""
+        ...
+
+    @abstractmethod
+    def writer(self, table: Table, epoch: int, commit: str) -> Writer: ...
+
+    @abstractmethod
+    def append(self, table: Table, files: list[File], epoch: int, commit: str) -> None:
+        """Add files in one commit, which follows what was opened or raises `overtaken`."""
+        ...
+
+    @abstractmethod
+    def overtaken(self) -> type[Exception]:
+        """What the package raises if another commit was faster."""
+        ...
+
     def put(self, epoch: int, commit: str, write: Callable[[Writer], list[File]]) -> None:
         """Have files written and add them in one commit, or pass over a commit that is there."""
-        ...
+        layout, files = None, []
+
+        def attempt(table: Table) -> None:
+            nonlocal layout, files
+            writer = self.writer(table, epoch, commit)
+            if layout != writer.layout:
+                layout, files = writer.layout, write(writer)
+            faults.reach("rows", "after", epoch)
+            if files:
+                self.append(table, files, epoch, commit)
+
+        self.change(epoch, commit, attempt)
+
+    def change(self, epoch: int, commit: str, attempt: Callable[[Table], None]) -> None:
+        """Change the table by a commit, unless it is there; look again if another one was faster,
+        perhaps of a driver that delivers the same. A commit that is said to have failed may have
+        landed, too."""
+        for number in range(1, ATTEMPTS + 1):
+            table = self.open()
+            delivered = self.delivered(table, commit.partition("/")[0])
+            if delivered and delivered.has(epoch, commit, str(self)):
+                return
+            try:
+                attempt(table)
+            except self.overtaken():
+                if number == ATTEMPTS:
+                    raise
+                sleep(uniform(0, number / 10))
+            else:
+                return
 
     def take(self, outputs: Outputs, commit: str) -> None:
         self.put(outputs.epoch, commit, lambda writer: written(writer, outputs.read()))

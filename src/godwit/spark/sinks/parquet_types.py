@@ -1,6 +1,6 @@
 """Which types Spark reads from Parquet files that were written with another one."""
 
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from pyspark.sql.types import (
     ArrayType,
@@ -13,8 +13,11 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     ShortType,
+    StructField,
     StructType,
 )
+
+Type = TypeVar("Type", bound=DataType)
 
 _WIDER: Final = ((ByteType, ShortType, IntegerType, LongType), (FloatType, DoubleType))
 
@@ -43,3 +46,36 @@ def reads(wanted: DataType, written: DataType) -> bool:
         if isinstance(written, types) and isinstance(wanted, types):
             return types.index(type(wanted)) >= types.index(type(written))
     return wanted == written
+
+
+def with_earlier(now: Type, earlier: DataType) -> Type:
+    """A type, and what structs in it had earlier.
+
+    >>> from godwit.spark.types import to_spark
+    >>> from godwit.model.schema import parse
+    >>> now, earlier = (to_spark(parse(f"a struct<{x}: int>, {x} int")) for x in "xy")
+    >>> with_earlier(now, earlier).simpleString()
+    'struct<a:struct<x:int,y:int>,x:int,y:int>'
+    """
+    merged: DataType = now
+    if isinstance(now, StructType) and isinstance(earlier, StructType):
+        there = {part.name: part for part in earlier}
+        parts = [
+            StructField(
+                part.name,
+                with_earlier(part.dataType, there.pop(part.name, part).dataType),
+                part.nullable,
+                part.metadata,
+            )
+            for part in now
+        ]
+        merged = StructType([*parts, *there.values()])
+    elif isinstance(now, ArrayType) and isinstance(earlier, ArrayType):
+        merged = ArrayType(with_earlier(now.elementType, earlier.elementType), now.containsNull)
+    elif isinstance(now, MapType) and isinstance(earlier, MapType):
+        merged = MapType(
+            with_earlier(now.keyType, earlier.keyType),
+            with_earlier(now.valueType, earlier.valueType),
+            now.valueContainsNull,
+        )
+    return cast(Type, merged)

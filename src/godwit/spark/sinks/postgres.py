@@ -1,14 +1,16 @@
 """Outputs in a table of a PostgreSQL database."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from godwit import faults
 from godwit.errors import ConfigError
 from godwit.spark.sinks.arrow_sink import (
     ArrowSink,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 COMMITS: Final = "godwit_commits"
 STAGED: Final = "godwit_staged"
+LOCKED: Final = "55P03"  # the server's code for a lock that it has not got in time
 OLDEST: Final = 150000  # the first version in which a null can equal a null
 
 
@@ -52,6 +55,8 @@ class PostgresSink(ArrowSink):
     dsn: str = field(repr=False)
     table: str
     key: tuple[str, ...]
+    lock_timeout: str = field(default="60s", repr=False)  # for a lock that another session holds
+    idle_timeout: str = field(default="5min", repr=False)  # for a driver that stands still
     _columns: pa.Schema = field(default=None, init=False, repr=False)
     _checkpoint: str = field(default="", init=False, repr=False)
 
@@ -72,11 +77,13 @@ class PostgresSink(ArrowSink):
                     raise ConfigError(f"{self} is in a server older than PostgreSQL 15; update it")
                 if not self._columns_there(cursor):
                     self._make(cursor, to_arrow(with_epoch(schema)))
-                cursor.execute(
-                    f"CREATE TABLE IF NOT EXISTS {self._commits} (target text PRIMARY KEY, "
-                    "query text NOT NULL, epoch bigint NOT NULL, commit text NOT NULL, "
-                    "checkpoint text NOT NULL)"
-                )
+                cursor.execute("SELECT to_regclass($1) IS NULL", (self._commits,))
+                if cursor.fetchone() == (True,):  # to ask for it takes a right that a role may lack
+                    cursor.execute(
+                        f"CREATE TABLE IF NOT EXISTS {self._commits} (target text PRIMARY KEY, "
+                        "query text NOT NULL, epoch bigint NOT NULL, commit text NOT NULL, "
+                        "checkpoint text NOT NULL)"
+                    )
                 delivered = self._lock(cursor, started(checkpoint) or "", checkpoint)
                 self._columns = self._fitting(cursor, to_arrow(schema))
         except _error() as error:
@@ -85,18 +92,29 @@ class PostgresSink(ArrowSink):
         if delivered.epoch >= 0:
             delivered.check_start(checkpoint, str(self))
 
+    def identity(self, spark: SparkSession) -> Hashable:
+        with self._transaction() as cursor:
+            cursor.execute(
+                "SELECT system_identifier, current_database(), to_regclass($1)::oid::bigint "
+                "FROM pg_control_system()",
+                (self._target,),
+            )
+            return cursor.fetchone()
+
     def take(self, outputs: Outputs, commit: str) -> None:
         epoch, query = outputs.epoch, commit.partition("/")[0]
         with self._transaction() as cursor:
             delivered = self._lock(cursor, query, self._checkpoint)
-            if delivered.has(epoch, commit, str(self)) or not outputs.count:
+            if delivered.has(epoch, commit, str(self)):
                 return
-            rows = outputs.reader(self._columns)
-            self._write(cursor, outputs.newest(self._columns, self.key) if self.key else rows)
-            cursor.execute(
-                f"UPDATE {self._commits} SET epoch = $1, commit = $2 WHERE target = $3",
-                (epoch, commit, self._name),
-            )
+            if outputs.count:
+                rows = outputs.reader(self._columns)
+                self._write(cursor, outputs.newest(self._columns, self.key) if self.key else rows)
+                cursor.execute(
+                    f"UPDATE {self._commits} SET epoch = $1, commit = $2 WHERE target = $3",
+                    (epoch, commit, self._name),
+                )
+            faults.reach("rows", "after", epoch)
 
     def __str__(self) -> str:
         return f"the PostgreSQL table {self.table.removeprefix('public.')}"
@@ -105,14 +123,44 @@ class PostgresSink(ArrowSink):
     def _transaction(self, to_keep: bool = True) -> "Iterator[Cursor]":
         """A connection for one transaction, which an error rolls back; so it is if not `to_keep`.
 
-        Also for what it makes: PostgreSQL takes tables back.
+        Also for what it makes: PostgreSQL takes tables back. It waits for no other session for
+        ever, and if its driver stands still, the server ends it.
         """
         from adbc_driver_postgresql import dbapi
 
         with dbapi.connect(self.dsn) as connection, connection.cursor() as cursor:
-            yield cursor
+            cursor.execute(f"SET LOCAL lock_timeout = '{self.lock_timeout}'")
+            cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self.idle_timeout}'")
+            try:
+                yield cursor
+            except dbapi.Error as error:
+                if error.sqlstate != LOCKED:
+                    raise
+                connection.rollback()
+                raise ConfigError(
+                    f"{self} is locked by another session for more than {self.lock_timeout}: "
+                    f"{self._holder(cursor)}. Nothing was changed"
+                ) from None
             if to_keep:
                 connection.commit()
+
+    def _holder(self, cursor: "Cursor") -> str:
+        """Who probably holds a lock: the oldest transaction on the tables that waits for none."""
+        cursor.execute(
+            "SELECT pid, concat_ws(', ', 'user ' || usename, 'client ' || client_addr, state, "
+            "'since ' || xact_start) FROM pg_stat_activity AS a WHERE pid <> pg_backend_pid() "
+            "AND wait_event_type IS DISTINCT FROM 'Lock' AND EXISTS (SELECT FROM pg_locks AS l "
+            "WHERE l.pid = a.pid AND granted AND relation IN (to_regclass($1), to_regclass($2))) "
+            "ORDER BY xact_start LIMIT 1",
+            (self._commits, self._target),
+        )
+        if (found := cursor.fetchone()) is None:
+            return "which has ended by now; start again"
+        pid, told = found
+        return (
+            f"the oldest transaction on its tables is that of session {pid} ({told}). If that is "
+            f"no driver that should run, end it: SELECT pg_terminate_backend({pid})"
+        )
 
     def _lock(self, cursor: "Cursor", query: str, checkpoint: str) -> Delivered:
         """What the table has of a query, which nobody else changes until this transaction ends."""
@@ -154,6 +202,7 @@ class PostgresSink(ArrowSink):
             change = f"UPDATE SET {changes}" if changes else "NOTHING"
             insert += f" ON CONFLICT ({_quoted(self.key)}) DO {change}"
         cursor.execute(insert)
+        cursor.execute(f"DROP TABLE {STAGED}")  # behind a pooler, the session lives on
 
     def _make(self, cursor: "Cursor", columns: pa.Schema) -> None:
         """Make the table, with the types that PostgreSQL gives to those of Arrow."""

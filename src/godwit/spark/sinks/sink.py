@@ -1,7 +1,7 @@
 """What a sink is, and what sinks with a column `epoch` share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
@@ -76,12 +76,19 @@ class Placed(Protocol):
 class Maker(ABC):
     """What a sink inherits whose `check` makes something beyond this process, such as a table.
 
-    All of a query `refuse` before one of them makes anything. No protocol, like `FileTaker`.
+    All of a query `refuse` before one of them makes anything. No protocol, like `FileTaker`. Their
+    places may have several names, and one name be of several places: so they tell an identity.
     """
 
     @abstractmethod
     def refuse(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
         """Raise what `check` would, and make nothing."""
+        ...
+
+    @abstractmethod
+    def identity(self, spark: SparkSession) -> Hashable:
+        """Once `check` has passed: what two sinks of a kind have in common if a query must not
+        have both."""
         ...
 
 

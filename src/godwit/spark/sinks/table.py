@@ -1,5 +1,6 @@
 """Outputs in a table of Spark's catalog."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +64,13 @@ class TableSink(Maker):
             )
         self._check_types(spark.createDataFrame([], schema))
 
+    def identity(self, spark: SparkSession) -> Hashable:
+        found = spark.catalog.getTable(self.name)
+        names = found.catalog, *(found.namespace or ()), found.name
+        if spark.conf.get("spark.sql.caseSensitive") == "true":
+            return names
+        return tuple(name and name.lower() for name in names)
+
     def _check_types(self, rows: DataFrame) -> None:
         """Let Spark plan what each epoch does; that fails if a column does not fit."""
         spark = rows.sparkSession
@@ -76,6 +84,8 @@ class TableSink(Maker):
             for column in rows.schema
             if there[column.name].dataType != column.dataType
         ]
+        if not differ:
+            raise ConfigError(f"table {self.name} cannot be overwritten: {planned[1].plan}")
         raise ConfigError(
             f"table {self.name} has the column {'; '.join(differ)}; cast it, or name another table"
         )
