@@ -1,4 +1,4 @@
-"""Graphs of operators under test, with a model of them in plain Python."""
+"""A graph of aggregates under test, with a model of it in plain Python."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-from hypothesis import strategies as st
 
 import godwit.operators as ops
 from godwit.operators import AggregateOperator
@@ -26,8 +25,6 @@ Kind = Literal["sum", "max", "count"]
 SCHEMA = pa.schema([*KEY_FIELDS, ("n", pa.int64())])
 RECORDS = combine(n=[1, 5, -2, None])
 SOURCE = ""
-OPERATORS = 6  # at the most
-KINDS: tuple[Kind, ...] = ("sum", "max", "count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +80,6 @@ class Graphs:
             ]
             for part in self._parts
         }
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Workload:
-    """Some operators, each over the source or some of those before it; what nobody takes, and what
-    else likes, ends in a sink."""
-    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=2, max_size=OPERATORS))
-    streams, takes = [SOURCE], list[tuple[str, ...]]()
-    for number in range(len(kinds)):
-        chosen = draw(st.lists(st.sampled_from(streams), min_size=1, max_size=3, unique=True))
-        takes.append(tuple(chosen))
-        streams.append(f"o{number}")
-    taken = {name for names in takes for name in names}
-    parts = [
-        Part(name, kind, names, name not in taken or draw(st.booleans()))
-        for name, kind, names in zip(streams[1:], kinds, takes, strict=True)
-    ]
-    return workload_of(parts)
 
 
 def workload_of(parts: Sequence[Part]) -> Workload:
