@@ -22,8 +22,8 @@ from godwit.model.hashing import hash_rows
 from godwit.model.ids import Epoch
 from godwit.model.routing import Routing
 from godwit.operators import AggregateOperator, StateMachine
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.command_line import Running
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import content, simulate, words
 from tests.support.timed_workloads import at
 from tests.support.window_workloads import WINDOWS

@@ -12,9 +12,9 @@ from godwit.cli.patience import Patience
 from godwit.log import Intent
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.slots import Held, by_worker
-from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.command_line import Running
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import drive, idle, simulate, words
 
 EXECUTORS = {ExecutorId("0"): "one", ExecutorId("1"): "two", ExecutorId("2"): "three"}

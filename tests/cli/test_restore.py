@@ -7,7 +7,7 @@ import pytest
 
 from godwit.cli import main
 from godwit.model.routing import Routing
-from godwit.testing.simulation import OperatorSimulation
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import content, counts, simulate, words
 
 

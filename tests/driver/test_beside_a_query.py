@@ -25,9 +25,9 @@ from godwit.model import tree
 from godwit.model.routing import Routing
 from godwit.state import file as state_file
 from godwit.storage.local import LocalStore
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.damage import flip, new_files
 from tests.support.histories import scratch
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import simulate, words
 
 READS: tuple[tuple[Any, str], ...] = (

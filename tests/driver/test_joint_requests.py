@@ -28,7 +28,7 @@ from godwit.model.requests import (
 )
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, count
-from godwit.testing.simulation import OperatorSimulation
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import COUNTS, WORDS, begin, content, drive, idle, publish, words
 
 OTHERS = AggregateOperator.of("others", "word", {"rows": count()}, WORDS)

@@ -11,8 +11,8 @@ from godwit.errors import DamagedFileError
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
 from godwit.state import cache
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.damage import flip, new_files
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import content, counts, simulate, words
 
 KEYS = [f"word {i}" for i in range(100)]

@@ -20,7 +20,7 @@ from godwit.model.receipt import Receipt
 from godwit.model.routing import Routing
 from godwit.state import file as state_file
 from godwit.state.cache import FileCache
-from godwit.testing.simulation import OperatorSimulation
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import begin, counts, simulate, words
 
 KEYS = [f"word {i}" for i in range(3000)]

@@ -21,7 +21,7 @@ from godwit.model.ids import WorkerId
 from godwit.model.manifest import Manifest, WorkerStatistics
 from godwit.model.requests import MigrateRequest
 from godwit.model.routing import Routing
-from godwit.testing.simulation import OperatorSimulation
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import simulate, words
 
 KEYS = [f"word {i}" for i in range(500)]

@@ -30,7 +30,7 @@ from godwit.operators import AggregateOperator
 from godwit.operators.windowed import Windowed
 from godwit.operators.windows import END, START, tumbling
 from godwit.placement.handover import HandoverStage
-from godwit.testing.simulation import OperatorSimulation
+from tests.support.operator_simulation import OperatorSimulation
 
 WRITTEN = Path(__file__).parent / "data" / "format-1.zip"
 EPOCHS = range(11, 14)  # that are retained

@@ -15,8 +15,8 @@ from godwit.model.schema import parse
 from godwit.operators import AggregateOperator
 from godwit.operators.deduplicate import Deduplicate
 from godwit.testing import Simulation
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.event_records import INPUT, record, second
+from tests.support.operator_simulation import OperatorSimulation
 
 Row = dict[str, Any]
 

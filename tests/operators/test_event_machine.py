@@ -12,8 +12,8 @@ from godwit.errors import ConfigError, OperatorError
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing
 from godwit.operators.event_machine import EventMachine
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.event_records import INPUT, ZERO, record, second
+from tests.support.operator_simulation import OperatorSimulation
 
 OUTPUT = "kind string, at timestamp, k string, n long"
 

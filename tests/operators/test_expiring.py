@@ -10,8 +10,8 @@ import godwit.operators as ops
 from godwit.errors import ConfigError
 from godwit.operators import AggregateOperator
 from godwit.operators.expiring import Expiring
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.event_records import INPUT, record
+from tests.support.operator_simulation import OperatorSimulation
 
 
 def counting(ttl: str, schema: pa.Schema = INPUT) -> Expiring:

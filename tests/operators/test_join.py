@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from godwit.model.hashing import hash_rows
 from godwit.operators.definition import INPUT, TIME
 from godwit.operators.joining import How
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.counting_workloads import KEY, Row, few_hashes, in_order, tabulate
 from tests.support.histories import scratch
 from tests.support.join_workloads import SIDES, UNTIMED, Joins, TimedJoins, joined
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.timed_workloads import at
 
 pytestmark = pytest.mark.soak

@@ -20,9 +20,9 @@ from godwit.operators.panes import Panes
 from godwit.operators.ranges import Nodes, Ranges, codes, merge_ranges, positions
 from godwit.operators.windowed import Windowed
 from godwit.testing import Simulation
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.counting_workloads import KEY
 from tests.support.event_records import record, second
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.own_aggregates import TopThree, variance
 from tests.support.window_workloads import SLIDING
 

@@ -31,7 +31,6 @@ from godwit.model.manifest import Manifest, output_files, state_files
 from godwit.model.receipt import Receipt
 from godwit.model.routing import SEGMENTS, Update
 from godwit.state import file as state_file
-from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.work import Work
 from tests.support.counting_workloads import Beginning, Finite, Row, Workload, in_order, tabulate
 from tests.support.death import Death, Reaper
@@ -49,6 +48,7 @@ from tests.support.history_events import (
     Split,
     Story,
 )
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.routes import (
     Asked,
     Cut,

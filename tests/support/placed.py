@@ -13,9 +13,9 @@ from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.placement.placement_state import PlacementRecord
 from godwit.placement.slots import Held, Placement
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
-from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.keeper import KeeperSpec
 from godwit.worker.replicas import Share
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import COUNTS, WORDS
 
 PLENTY = 1 << 30

@@ -18,8 +18,8 @@ from godwit.operators import AggregateOperator, Operator
 from godwit.operators.initial_state import Load
 from godwit.state.cache import CacheSpec
 from godwit.state.table import HASH
-from godwit.testing.simulation import OperatorSimulation
 from godwit.worker.work import Work
+from tests.support.operator_simulation import OperatorSimulation
 
 WORDS = pa.schema({"word": pa.string(), "n": pa.int64()})
 COUNTS = AggregateOperator.of("counts", "word", {"rows": ops.count(), "total": ops.sum("n")}, WORDS)

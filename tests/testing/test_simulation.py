@@ -12,8 +12,8 @@ from godwit.log import History
 from godwit.migration.strategies import all_at_once
 from godwit.model.routing import Routing, Update
 from godwit.operators import AggregateOperator, Form, List, StateMachine, Value
-from godwit.testing.simulation import OperatorSimulation
 from tests.support.death import death_at
+from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import WORDS, counts, simulate, words
 
 
