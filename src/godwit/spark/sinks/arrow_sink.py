@@ -2,7 +2,7 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -133,6 +133,15 @@ def need(module: str, extra: str) -> None:
             f"the sink gw.{extra} needs the package {error.name or module}, which cannot be "
             f"imported ({error}): pip install 'godwit[{extra}]'"
         ) from error
+
+
+def secrets_of(options: Mapping[str, str]) -> list[str]:
+    """All values, but of `type`: a word that errors need.
+
+    >>> secrets_of({"type": "sql", "token": "abc"})
+    ['abc']
+    """
+    return [value for name, value in options.items() if name != "type"]
 
 
 def hushed(told: str, secrets: Iterable[str]) -> str:

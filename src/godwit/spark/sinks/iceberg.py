@@ -15,6 +15,7 @@ from godwit.spark.sinks.arrow_sink import (
     filled,
     hushed,
     need,
+    secrets_of,
     started,
 )
 from godwit.spark.sinks.lake_sink import LakeSink
@@ -77,7 +78,7 @@ class IcebergSink(LakeSink):
         except ConfigError:
             raise
         except Exception as error:  # catalogs have any
-            told = hushed(f"{type(error).__name__}: {error}", self.properties.values())
+            told = hushed(f"{type(error).__name__}: {error}", secrets_of(self.properties))
             raise ConfigError(f"{self} cannot be used: {told}") from None
         if delivered:
             delivered.check_start(checkpoint, str(self))
@@ -210,7 +211,7 @@ class IcebergWriter:
 
     @property
     def secrets(self) -> Iterable[str]:
-        return self.io.properties.values()
+        return secrets_of(self.io.properties)
 
     @property
     def layout(self) -> tuple[object, ...]:
