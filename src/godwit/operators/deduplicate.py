@@ -22,7 +22,6 @@ from godwit.state.timed import Moments, moments, timed_spec, waiting
 
 TABLE: Final = "given"
 _GIVEN: Final = pa.schema([("given", pa.timestamp("us", tz="UTC"))])
-_ZERO: Final = pa.scalar(0, _GIVEN[0].type)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ class Deduplicate:
         expiry, until = cast(TimedView, state[EXPIRY]), cast(TimedView, state[EXPIRY]).span.until
         known, stored = state[TABLE].get(groups.hashes, groups.keys)
         times = moments(records.column(self.time))
-        last = moments(stored.column("given").fill_null(_ZERO)).copy()
+        last = moments(stored.column("given").fill_null(pa.scalar(0, _GIVEN[0].type))).copy()
         given = _apart(groups, times, known, last, within)
         changed = np.zeros(len(groups.starts), np.bool_)
         group = groups.of_records(len(times))[given]
