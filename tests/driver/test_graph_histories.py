@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from godwit.model.hashing import hash_rows
 from tests.support.counting_workloads import Workload, few_hashes
 from tests.support.graph_model import KINDS, Graphs
-from tests.support.histories import Hasher, play
+from tests.support.histories import play
 from tests.support.history_events import Story, mixed_stories, steered_stories, stories
+from tests.support.history_query import Hasher
 from tests.support.random_graphs import RandomGraph, going_on, graphs
 
 pytestmark = pytest.mark.soak

@@ -21,8 +21,9 @@ from godwit.model.hashing import hash_rows
 from tests.support.column_workloads import APART, BALANCES, FADING_BALANCES, ONCE
 from tests.support.counting_workloads import COLLECT, ENDS, TALLY, TOTALS, Workload, few_hashes
 from tests.support.expiring_workloads import FADING, FORGETFUL
-from tests.support.histories import Hasher, play
+from tests.support.histories import play
 from tests.support.history_events import Story, mixed_stories, steered_stories, stories
+from tests.support.history_query import Hasher
 from tests.support.join_workloads import JOINED, JOINED_ANTI, JOINED_FULL, JOINED_SEMI
 from tests.support.late_workloads import (
     ALARMS_LATE,
