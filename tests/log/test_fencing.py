@@ -16,7 +16,7 @@ from godwit.log import History, Journal
 from godwit.model.ids import Epoch
 from godwit.storage.local import LocalStore
 from tests.support.log_samples import files_below, intent_of, journal_at, manifest_of, run
-from tests.support.processes import forks
+from tests.support.processes import forks, wait_until_stopped
 
 OPENERS = 6
 
@@ -179,13 +179,12 @@ def _drive(root: Path, where: str, outcome: "multiprocessing.Queue[str]") -> Non
 def test_a_driver_that_is_stopped_in_mid_epoch_and_woken_after_a_takeover(
     tmp_path: Path, where: str
 ) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = forks()
     outcome: multiprocessing.Queue[str] = context.Queue()
     driver = context.Process(target=_drive, args=(tmp_path, where, outcome))
     driver.start()
     assert driver.pid is not None
-    _, status = os.waitpid(driver.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
+    wait_until_stopped(driver.pid)
     newer = journal_at(tmp_path)
     newer.begin(intent_of(1))
     published = newer.publish(manifest_of(1, note="took over"))

@@ -1,6 +1,6 @@
 """A query that runs elsewhere, for commands to ask: its epochs run when somebody waits for them."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from godwit.cli import main
@@ -30,6 +30,8 @@ class Running:
                 for tick in waiting:
                     tick.unlink()
                 self.epoch()
+            else:
+                wait([asked], AWAKE.look)
         return asked.result()
 
     def epoch(self) -> None:

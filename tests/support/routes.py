@@ -321,7 +321,8 @@ def _paced(owners: list[int], goal: list[int], waited: int | None, said: Said) -
     if waited is not None and waited >= UNREADY_EPOCHS:
         first = {goal[bin]: bin for bin in reversed(left)}
         said = {worker: _segments(bin, len(goal)) for worker, bin in first.items()}
-    return [bin for bin in left if {*_segments(bin, len(goal))} <= {*said.get(goal[bin], ())}]
+    has = {worker: {*said.get(worker, ())} for worker in {*goal}}
+    return [bin for bin in left if has[goal[bin]].issuperset(_segments(bin, len(goal)))]
 
 
 def _segments(bin: int, bins: int) -> range:
@@ -333,13 +334,11 @@ def _segments(bin: int, bins: int) -> range:
 
 def _cut(routing: Routing, bins: int) -> Routing:
     """In so many bins, each hash at the worker that it has."""
-    owners: list[set[int]] = [set() for _ in range(bins)]
-    for part in range(max(bins, routing.bins)):
-        owner = routing.owners[part * routing.bins // max(bins, routing.bins)]
-        owners[part * bins // max(bins, routing.bins)].add(int(owner))
-    if any(len(all_of_them) > 1 for all_of_them in owners):
+    parts = np.arange(max(bins, routing.bins))
+    owners = routing.owners[parts * routing.bins // len(parts)].reshape(bins, -1)
+    if (owners != owners[:, :1]).any():
         raise ImpossibleError
-    return Routing(np.array([owner for (owner,) in owners]), routing.workers)
+    return Routing(owners[:, 0].copy(), routing.workers)
 
 
 def _cut_wish(wish: Wish, bins: int) -> Wish:
