@@ -3,6 +3,7 @@ machine has one, for tests on real Spark."""
 
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> str:
                 application.wait_for_all()
             check(home, published=1, delivered=1)
     return options.format("SharedArchiveFile", archive)
+
+
+@pytest.fixture(scope="session")
+def quick(java: str) -> dict[str, str]:
+    """The environment of a program that starts Spark itself, with such a JVM."""
+    return {"PYSPARK_SUBMIT_ARGS": shlex.join(["--driver-java-options", java, "pyspark-shell"])}
 
 
 @pytest.fixture(scope="session")

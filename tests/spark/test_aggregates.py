@@ -31,10 +31,12 @@ from pyspark.sql import SparkSession
 from godwit.spark import operator_job, prefold
 from tests.support.counting import run_to_end
 from tests.support.feed import Feed
+from tests.support.kills.application import QUICK_SQL
 
 spark = (
     SparkSession.builder.master("local[2]").config("spark.ui.enabled", False)
-    .config("spark.sql.shuffle.partitions", 2).config("spark.log.level", "ERROR").getOrCreate()
+    .config("spark.sql.shuffle.partitions", 2).config("spark.log.level", "ERROR")
+    .config(map=QUICK_SQL).getOrCreate()
 )
 home = Path(sys.argv[1])
 rows = Feed(home / "input", "k long, `a b` int").stream(spark)
@@ -56,7 +58,7 @@ def feed(directory: Path, column: str = "v") -> tuple[Feed, np.ndarray]:
     return feed, values
 
 
-def test_a_class_of_the_main_program_is_folded_early(tmp_path: Path) -> None:
+def test_a_class_of_the_main_program_is_folded_early(tmp_path: Path, quick: dict[str, str]) -> None:
     """The variance of the docs, over a column whose name has to be quoted."""
     _, values = feed(tmp_path / "input", "a b")
     program = tmp_path / "program.py"
@@ -67,7 +69,10 @@ def test_a_class_of_the_main_program_is_folded_early(tmp_path: Path) -> None:
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     subprocess.run(
-        [sys.executable, program, tmp_path], env=os.environ | environment, check=True, timeout=280
+        [sys.executable, program, tmp_path],
+        env=os.environ | environment | quick,
+        check=True,
+        timeout=280,
     )
     module, folds, found = json.loads((tmp_path / "found").read_text())
     assert (module, folds) == ("__main__", 1)

@@ -66,7 +66,7 @@ def open_at_the_end(process: subprocess.Popen[bytes], fifo: Path) -> None:
 
 
 def test_the_first_program_says_nothing_and_ends_at_an_interrupt(
-    tmp_path: Path, pytestconfig: pytest.Config
+    tmp_path: Path, pytestconfig: pytest.Config, quick: dict[str, str]
 ) -> None:
     readme = (pytestconfig.rootpath / "README.md").read_text()
     program = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0]
@@ -86,7 +86,7 @@ def test_the_first_program_says_nothing_and_ends_at_an_interrupt(
         "query.await_termination()",
     )
     os.mkfifo(tmp_path / "ready")
-    process = run(tmp_path, program, PYSPARK_PYTHON=sys.executable)
+    process = run(tmp_path, program, PYSPARK_PYTHON=sys.executable, **quick)
     threading.Thread(target=open_at_the_end, args=[process, tmp_path / "ready"]).start()
     (tmp_path / "ready").read_bytes()  # waits until somebody opens it to write
     os.killpg(process.pid, signal.SIGINT)
@@ -95,8 +95,8 @@ def test_the_first_program_says_nothing_and_ends_at_an_interrupt(
     assert len(list((tmp_path / "output").glob("epoch=*"))) >= EPOCHS
 
 
-def test_a_python_that_is_not_there(tmp_path: Path) -> None:
-    process = run(tmp_path, START, PYSPARK_PYTHON="/no/such/python")
+def test_a_python_that_is_not_there(tmp_path: Path, quick: dict[str, str]) -> None:
+    process = run(tmp_path, START, PYSPARK_PYTHON="/no/such/python", **quick)
     assert process.wait() == 1
     *trace, message = told(tmp_path)
     assert message == (
@@ -107,10 +107,10 @@ def test_a_python_that_is_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_a_python_without_godwit(tmp_path: Path) -> None:
+def test_a_python_without_godwit(tmp_path: Path, quick: dict[str, str]) -> None:
     venv.create(tmp_path / "bare")
     python = str(tmp_path / "bare" / "bin" / "python")
-    process = run(tmp_path, START, PYSPARK_PYTHON=python)
+    process = run(tmp_path, START, PYSPARK_PYTHON=python, **quick)
     assert process.wait() == 1
     *trace, message = told(tmp_path)
     assert re.fullmatch(
@@ -129,8 +129,10 @@ FAILING = START.replace(
 ).replace(""".start("checkpoint")""", """.start("checkpoint").await_termination()""")
 
 
-def test_a_function_that_raises_is_told_without_sparks_traces(tmp_path: Path) -> None:
-    process = run(tmp_path, FAILING, PYSPARK_PYTHON=sys.executable)
+def test_a_function_that_raises_is_told_without_sparks_traces(
+    tmp_path: Path, quick: dict[str, str]
+) -> None:
+    process = run(tmp_path, FAILING, PYSPARK_PYTHON=sys.executable, **quick)
     assert process.wait() == 1
     (logged,) = (line for line in told(tmp_path) if re.search(" (INFO|WARN|ERROR) ", line))
     assert "ERROR godwit: failed in epoch 0: OperatorError: operator 'steps' failed at" in logged

@@ -1,5 +1,6 @@
 """Costs projected by Spark's tasks are those of one process, also after a failure."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +68,7 @@ def test_what_a_failed_run_has_done_is_not_done_again(spark: SparkSession, tmp_p
 
 
 def test_the_command_line_computes_on_spark_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: dict[str, str]
 ) -> None:
     """In a process of its own, which goes on with what one process has begun."""
     sim = simulate(tmp_path / "checkpoint", bins=64)
@@ -87,7 +88,7 @@ def test_the_command_line_computes_on_spark_and_goes_on(
             main([*common, "--out", str(begun)])
     godwit = [sys.executable, "-c", "import sys; from godwit.cli import main; sys.exit(main())"]
     given = [*godwit, *common, "--out", str(begun), "--spark", "local[2]"]
-    ended = subprocess.run(given, capture_output=True, text=True)
+    ended = subprocess.run(given, capture_output=True, text=True, env=os.environ | quick)
     assert ended.returncode == 0, ended.stderr
     first, *sweeps, last = ended.stderr.splitlines()
     assert first == f"{begun}: goes on with what was begun"

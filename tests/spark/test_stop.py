@@ -37,5 +37,6 @@ def test_a_busy_query_stops_between_two_epochs_and_goes_on_at_its_next_start(
     assert last < FILES - 1
     assert newest_commit(LocalStore(checkpoint / "spark")) == last == max(history.intents())
 
-    run_to_end(counting(spark, feed, gw.memory("stopped_again")), checkpoint)
+    rest = gw.stream(feed.stream(spark, FILES)).aggregate("counts", key="word", n=gw.count())
+    run_to_end(rest.to(gw.memory("stopped_again")), checkpoint)
     assert state(spark, checkpoint) == {"a": 2 * FILES, "b": FILES}

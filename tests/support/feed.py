@@ -32,6 +32,7 @@ class Feed:
         os.utime(draft, (number, number))  # Spark reads older files first
         draft.rename(self.directory / f"{number:06}.parquet")
 
-    def stream(self, spark: SparkSession) -> DataFrame:
-        reader = spark.readStream.schema(self.ddl).option("maxFilesPerTrigger", 1)
+    def stream(self, spark: SparkSession, files: int = 1) -> DataFrame:
+        """Of so many files an epoch; `add` tells of one."""
+        reader = spark.readStream.schema(self.ddl).option("maxFilesPerTrigger", files)
         return reader.parquet(str(self.directory))

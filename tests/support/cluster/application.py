@@ -14,13 +14,14 @@ from pyspark.sql import SparkSession
 
 import godwit as gw
 from lab.tools.executors import processes
+from tests.support.kills.application import QUICK_SQL
 
 KEYS = 5000
 ROWS = 2000  # an epoch
 KNOWN = 300_000  # keys that have a count when the query starts, each another one
 BINS = 16
 TARGET = gw.Routing.even(BINS, 4)  # bins cross between the executors
-CONF: dict[str, Any] = {
+CONF: dict[str, Any] = QUICK_SQL | {
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "30s",
     "spark.ui.enabled": "false",

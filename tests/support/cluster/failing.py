@@ -56,10 +56,11 @@ class Story:
     history: History
     events: list[dict[str, Any]] = field(default_factory=list)
     held: int = 0  # the epoch that all replicas had when it was settled the last time
+    calm: Placement | None = None  # since it was settled, nothing has happened
 
     def tell(self, name: str, happen: Callable[[Placement], Mapping[str, Any] | None]) -> None:
         """Let something happen to a settled query, and wait until it has got over it."""
-        before = self.settled()
+        before = self.calm or self.settled()
         event = {
             "name": name,
             "before": self.query.epoch,
@@ -67,7 +68,7 @@ class Story:
             "held": self.held,
         }
         event |= happen(before) or {}
-        self.settled()
+        self.calm = self.settled()
         self.events.append(event | {"after": self.query.epoch})
 
     def settled(self) -> Placement:
