@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from pyspark.sql import SparkSession
 
 from tests.support.kills.application import QUICK_JAVA, QUICK_SQL
+from tests.support.shares import shared_out
 
 # `fast` is the default, and the same in each run; GODWIT_HYPOTHESIS=thorough (`make soak`) searches
 # longer, and elsewhere each time. A shared machine stalls, so no example has a deadline of its own;
@@ -22,6 +25,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("GODWIT_HYPOTHESIS", "fast"))
+if settings().derandomize:
+    # Hypothesis tries constants that it reads in the modules which are loaded, and what is loaded
+    # depends on the tests that a process has run before.
+    setattr(providers, "_get_local_constants", Constants)  # noqa: B010
 
 # A shell lets what it runs in the background ignore interrupts. Programs that tests start would
 # inherit that, and those that a test interrupts would run for ever.
@@ -31,14 +38,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Tests of these directories; they start Spark as well.
 TIERS = {"tests/spark/cluster/": "cluster", "tests/spark/kills/": "kill"}
-# With `--dist worksteal` these go first, in one process, while the other has all the rest: they
-# take longest, so that both end at about the same time.
-LONGEST = ("cluster", "kill", "spark")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their directory, and searches, which go on at night; let the longest begin."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests by their directory, and searches, which go on at night; then share out to
+    processes those that were asked for."""
     for item in items:
         for directory, tier in TIERS.items():
             if item.nodeid.startswith(directory):
@@ -46,12 +51,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("spark")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("soak")
-    items.sort(key=_rank)
+    yield
+    by_kind: dict[str, list[pytest.Item]] = {"starting": [], "asking": [], "others": []}
+    for item in items:
+        by_kind[_kind(item)].append(item)
+    items[:] = shared_out(**by_kind)
 
 
-def _rank(item: pytest.Item) -> int:
-    ranks = (LONGEST.index(tier) for tier in LONGEST if item.get_closest_marker(tier))
-    return next(ranks, len(LONGEST))
+def _kind(item: pytest.Item) -> str:
+    """Of tests that need Spark, those of a cluster share what their module has started."""
+    if item.get_closest_marker("spark") is None:
+        return "others"
+    if item.get_closest_marker("cluster") is not None:
+        return "starting"
+    asks = isinstance(item, pytest.DoctestItem) or "spark" in getattr(item, "fixturenames", ())
+    return "asking" if asks else "starting"
 
 
 @pytest.fixture(scope="session")
