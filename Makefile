@@ -10,6 +10,9 @@ export SPARK_LOCAL_IP := 127.0.0.1
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Lint beside the tests that a command runs: both have to succeed.
+beside_lint = $(MAKE) --no-print-directory lint & lint=$$!; $(1); tests=$$?; \
+	wait $$lint || { echo "make lint has failed: see above"; exit 1; }; exit $$tests
 
 .PHONY: demo shop check test soak flakes bench experiments lint java
 .NOTPARALLEL:
@@ -23,12 +26,10 @@ shop: java $(STAMP)
 
 # What one runs while working. Without Java: a test that starts Spark unmarked fails here.
 check: $(STAMP)
-	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	JAVA_HOME=/nowhere $(PYTEST) -m "not spark"; tests=$$?; \
-	wait $$lint || { echo "make lint has failed: see above"; exit 1; }; exit $$tests
+	@$(call beside_lint,JAVA_HOME=/nowhere $(PYTEST) -m "not spark")
 
-test: java lint
-	$(PYTEST)
+test: java $(STAMP)
+	@$(call beside_lint,$(PYTEST))
 
 # Searches and random stories, far longer than in the other tiers: for nights.
 soak: java $(STAMP)
