@@ -139,7 +139,10 @@ def test_a_migration_of_all_is_aborted_in_one_or_in_all(
     assert [several.driver.timelines[name].is_open for name in BOTH] == [False, False]
     assert several.command("abort") == 2
     assert "no open migration of operators 'counts', 'others'" in capsys.readouterr().err
-    several.driver.requests.migrate_together(dict.fromkeys(BOTH, target), supersede=True)
+    # Both take longer than the command, whose epochs may run before it looks.
+    targets = dict.fromkeys(BOTH, target)
+    several.driver.requests.migrate_together(targets, strategy=fluid(), supersede=True)
     several.driver.requests.migrate("others", target, strategy=fluid(), supersede=True)
+    several.epoch()
     assert several.command("abort") == 2
     assert "say --operator counts or --operator others" in capsys.readouterr().err
