@@ -294,6 +294,8 @@ def _parse(path: str, schema: pa.Schema) -> Meta:
 
 def _stored(name: str, spec: TableSpec, meta: Meta, batch: pa.RecordBatch) -> Run:
     """The columns of a file in the order of `spec`, if they are those or lack only added ones."""
+    if batch.schema.equals(spec.schema):
+        return Run.of(pa.Table.from_batches([batch], schema=spec.schema))
     found = dict(zip(batch.schema.names, batch.schema.types, strict=True))
     added = {field.name for field in spec.value if field.nullable}
     for column, kind in found.items():
