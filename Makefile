@@ -24,9 +24,10 @@ demo: java $(STAMP)
 shop: java $(STAMP)
 	$(BIN)/python -m examples.shop
 
-# What one runs while working. Without Java: a test that starts Spark unmarked fails here.
+# What one runs while working, with short searches. Without Java: a test that starts Spark unmarked
+# fails here.
 check: $(STAMP)
-	@$(call beside_lint,JAVA_HOME=/nowhere $(PYTEST) -m "not spark")
+	@$(call beside_lint,GODWIT_HYPOTHESIS=brief JAVA_HOME=/nowhere $(PYTEST) -m "not spark")
 
 test: java $(STAMP)
 	@$(call beside_lint,$(PYTEST))

@@ -12,12 +12,15 @@ from hypothesis.internal.constants_ast import Constants
 from pyspark.sql import SparkSession
 
 from tests.support.kills.application import QUICK_JAVA, QUICK_SQL
+from tests.support.searches import FULL
 from tests.support.shares import shared_out
 
-# `fast` is the default, and the same in each run; GODWIT_HYPOTHESIS=thorough (`make soak`) searches
-# longer, and elsewhere each time. A shared machine stalls, so no example has a deadline of its own;
-# pytest's timeout ends a test that hangs.
-settings.register_profile("fast", max_examples=24, derandomize=True, deadline=None)
+# `fast` is the default, and the same in each run; GODWIT_HYPOTHESIS=brief (`make check`) is a third
+# of it, and GODWIT_HYPOTHESIS=thorough (`make soak`) searches longer, and elsewhere each time. A
+# shared machine stalls, so no example has a deadline of its own; pytest's timeout ends a test that
+# hangs.
+settings.register_profile("brief", max_examples=8, derandomize=True, deadline=None)
+settings.register_profile("fast", max_examples=FULL, derandomize=True, deadline=None)
 settings.register_profile(
     "thorough",
     max_examples=5_000,

@@ -8,8 +8,9 @@ workers and bins x rollbacks, with short retentions and early merges among them.
 retained epochs are read and compared, the audit finds nothing, and no file is there that nothing
 names; and every migration that was accepted has ended. One run plays 8 histories, always the same,
 for each operator and two hash functions, of which one lets many keys collide and most share a
-segment; and 4 that begin with segments which workers share, and merge in parts. `make soak` plays
-208 times as many, others each time. (--hypothesis-show-statistics says what happened in them.)
+segment; and 4 that begin with segments which workers share, and merge in parts. `make check` plays
+a quarter, `make soak` 208 times as many, others each time. (--hypothesis-show-statistics says what
+happened in them.)
 """
 
 from collections import Counter
@@ -36,6 +37,7 @@ from tests.support.late_workloads import (
     WINDOWS_LATE,
 )
 from tests.support.merged_windows import PANES, VISITS
+from tests.support.searches import is_brief
 from tests.support.timed_workloads import ALARMS, IN_ORDER, PAIRS, PAIRS_IN_ORDER
 from tests.support.window_workloads import (
     APPLIED,
@@ -83,7 +85,7 @@ def test_histories_of_steered_queries(workload: Workload) -> None:
         seen.update(play(story, workload, few_hashes))
 
     comes_out_right()
-    assert seen["splits, migration open"]
+    assert seen["splits, migration open"] or is_brief()
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=repr)
@@ -97,4 +99,4 @@ def test_histories_of_mixed_bins(workload: Workload) -> None:
 
     comes_out_right()
     # The stories begin with the same records again and again, and duplicates change nothing.
-    assert seen["merged parts of segments"] or workload in (ONCE, APART)
+    assert seen["merged parts of segments"] or workload in (ONCE, APART) or is_brief()
