@@ -44,6 +44,7 @@ from godwit.state.cache import CacheSpec
 from godwit.state.run import slices_of
 from godwit.state.timed import WatermarkSpan, is_timed
 from godwit.storage.location import Location, open_store
+from godwit.worker.peer_key import PeerKey
 from godwit.worker.work import Ahead, Work
 
 
@@ -77,6 +78,7 @@ class Driver:
         cache: CacheSpec | None = None,
         durable: bool = True,
         replicas: int = 0,
+        peer_key: PeerKey | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if retention < 1:
@@ -102,7 +104,13 @@ class Driver:
         self.monitor = Monitor()
         self.published = Published(self.operators, self.graph, journal, self.monitor)
         self.placements = Placements(
-            self.checkpoint, self.files, journal.generation, self.cache, replicas, self.monitor
+            self.checkpoint,
+            self.files,
+            journal.generation,
+            self.cache,
+            replicas,
+            self.monitor,
+            peer_key,
         )
         begun = max(journal.intents(), default=INITIAL)
         first = Routing.even(bins or 4096, workers or default_workers)
@@ -246,6 +254,7 @@ class Driver:
             span=WatermarkSpan(passed, intent.watermarks.get(operator)),
             ahead=self._ahead(operator),
             prefold=it.prefold if self._recent[operator].prefold_pays else None,
+            neighbours=self.placements.neighbours,
         )
 
     def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:
