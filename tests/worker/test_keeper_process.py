@@ -40,7 +40,16 @@ for line in sys.stdin:
 class Executor:
     def __init__(self, number: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", EXECUTOR, TASKS, "--executor-id", number],
+            [
+                sys.executable,
+                "-c",
+                EXECUTOR,
+                TASKS,
+                "--executor-id",
+                number,
+                "--hostname",
+                "127.0.0.1",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -175,6 +175,10 @@ class FileCache:
         """Is there nothing to fetch? Either the file is here, or it is too large to be."""
         return ref.bytes > self._limit or _touch(self._local(ref))
 
+    def holds(self, ref: FileRef) -> bool:
+        """Is there a local copy? It counts as used."""
+        return _touch(self._local(ref))
+
     def names_present(self, refs: Iterable[FileRef]) -> set[str]:
         """The names of those files that are in the directory now; none counts as used."""
         try:

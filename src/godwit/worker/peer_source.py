@@ -1,6 +1,7 @@
 """Files that a task lacks, from the caches of other executors."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -10,17 +11,28 @@ from godwit.worker.chain_events import Lack, Want
 from godwit.worker.peer_key import PeerKey
 from godwit.worker.peer_wire import Data, Hello, Wire, call
 
-PATIENCE: Final = 5.0  # seconds that a keeper may be silent; then the store is asked
+PATIENCE: Final = 2.0  # seconds that a keeper may be silent; then the store is asked
+AVOIDED: Final = 30.0  # seconds in which one with which there was trouble is not asked again
+
+_troubles: Final[dict[str, float]] = {}  # when, by address
 
 
 class PeerSource:
     """Asks keepers for files, at these addresses in this order; one that had a file is asked first
-    for the next. One with which there is trouble is not asked again."""
+    for the next. With one there may be trouble: no task of this process asks it for a while."""
 
-    def __init__(self, key: PeerKey, executor: ExecutorId, addresses: Sequence[str]) -> None:
+    def __init__(
+        self,
+        key: PeerKey,
+        executor: ExecutorId,
+        addresses: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._key = key
         self._hello = Hello(executor, "task")
-        self._addresses = [*addresses]
+        self._clock = clock
+        soon = clock() - AVOIDED
+        self._addresses = [one for one in addresses if _troubles.get(one, soon) <= soon]
         self._wires: dict[str, Wire] = {}
 
     def chunks(self, ref: FileRef) -> Iterator[memoryview] | None:
@@ -46,8 +58,7 @@ class PeerSource:
 
     def _wire(self, address: str) -> Wire:
         if address not in self._wires:
-            self._wires[address] = call(address, self._key, self._hello)
-            self._wires[address].wait_for(PATIENCE)
+            self._wires[address] = call(address, self._key, self._hello, PATIENCE)
         return self._wires[address]
 
     def _read(self, address: str, wire: Wire, ref: FileRef) -> Iterator[memoryview]:
@@ -62,6 +73,7 @@ class PeerSource:
                 self._give_up(address)
 
     def _give_up(self, address: str) -> None:
+        _troubles[address] = self._clock()
         with suppress(ValueError):
             self._addresses.remove(address)
         if (wire := self._wires.pop(address, None)) is not None:

@@ -61,8 +61,7 @@ class Hello:
 class Wire:
     """A connection, whose other end has proved that it knows the secret.
 
-    Any trouble of it is an OSError. `close` may be called by any thread, and wakes those that wait
-    for the other side.
+    Any trouble of it is an OSError.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -106,9 +105,14 @@ class Wire:
         """Let each wait for the other side take so long at most; None: for ever."""
         self._socket.settimeout(seconds)
 
+    def stop(self) -> None:
+        """Let whoever waits for the other side, or talks to it, fail; any thread may call it."""
+        with suppress(OSError):  # that of TLS would forget its keys before it ends
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
     def close(self) -> None:
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """For the thread that uses it, since the system gives its number to others."""
+        self.stop()
         self._socket.close()
 
     def _say(self, data: bytes) -> None:
@@ -144,10 +148,12 @@ class Wire:
         return Hello.from_bytes(who)
 
 
-def call(address: str, key: PeerKey, hello: Hello) -> Wire:
-    """Open a connection to a keeper."""
+def call(address: str, key: PeerKey, hello: Hello, patience: float | None = None) -> Wire:
+    """Open a connection to a keeper, which may be silent for as long as one has `patience`."""
     host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host.strip("[]"), int(port)), timeout=GREETING)
+    connection = socket.create_connection(
+        (host.strip("[]"), int(port)), timeout=patience or GREETING
+    )
     try:
         _watch(connection)
         if key.is_encrypted:
@@ -157,7 +163,7 @@ def call(address: str, key: PeerKey, hello: Hello) -> Wire:
     except BaseException:
         connection.close()
         raise
-    wire.wait_for(None)
+    wire.wait_for(patience)
     return wire
 
 

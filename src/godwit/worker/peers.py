@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
 
@@ -64,7 +65,7 @@ class _Line:
     def close(self) -> None:
         self.orders.put(None)
         if self.wire is not None:
-            self.wire.close()
+            self.wire.stop()
 
 
 class Peers:
@@ -100,7 +101,9 @@ class Peers:
         self.received = 0  # bytes, from peers
         self.sent = 0
         self._listener = listener if key is not None else None
-        self._open = 0
+        self._is_closed = False
+        self._open = 0  # connections that others have opened
+        self._guests: set[Wire] = set()  # of them, those that know the secret
         if self._listener is not None:
             self._start(self._listen)
 
@@ -117,6 +120,12 @@ class Peers:
         """The files that are to come still."""
         with self._changed:
             return self._chain.lacking
+
+    @property
+    def awaited(self) -> frozenset[ExecutorId]:
+        """The peers that owe an answer."""
+        with self._changed:
+            return self._chain.awaited
 
     def written(self, event: Written) -> None:
         """A worker of this executor has written a file."""
@@ -169,9 +178,14 @@ class Peers:
         """End all connections."""
         with self._changed:
             if self._listener is not None:
+                self._is_closed = True
+                with suppress(OSError):  # to close it would leave the one who waits there
+                    self._listener.shutdown(socket.SHUT_RDWR)
                 self._listener.close()
             for peer in {*self._lines, *self._wires}:
                 self._lose(peer)
+            for wire in self._guests:
+                wire.stop()
 
     # -- the state machine ---------------------------------------------------------------------
 
@@ -207,7 +221,7 @@ class Peers:
         if (line := self._lines.pop(peer, None)) is not None:
             line.close()
         for wire in self._wires.pop(peer, ("", set()))[1]:
-            wire.close()
+            wire.stop()
         self._wanted = {key: ref for key, ref in self._wanted.items() if key[0] != peer}
         self._heard.pop(peer, None)
         self._lost[peer] = self._clock()
@@ -255,7 +269,7 @@ class Peers:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                if self._listener.fileno() < 0:  # closed
+                if self._is_closed:
                     return
                 time.sleep(RETRY)  # out of descriptors
                 continue
@@ -271,12 +285,16 @@ class Peers:
             self._open += 1
         try:
             wire, hello = answer(connection, self._key)
+            with self._changed:
+                self._guests.add(wire)
             try:
                 if hello.role == "task":
                     self._serve(wire, hello.executor)
                 else:
                     self._listen_to(wire, hello)
             finally:
+                with self._changed:
+                    self._guests.discard(wire)
                 wire.close()
         except OSError as error:
             log.info("a connection has ended: %s", error)
@@ -290,7 +308,7 @@ class Peers:
             message = wire.hear()
             if not isinstance(message, Want):
                 raise PeerError(f"a task said {message}")
-            if self._files.has(message.ref):
+            if self._files.holds(message.ref):
                 self._deliver(wire, executor, message.ref)
             else:
                 wire.say(Lack(message.ref.name))
@@ -318,7 +336,7 @@ class Peers:
                     self._lose(peer)
 
     def _answer(self, wire: Wire, peer: ExecutorId, message: Message) -> None:
-        here = isinstance(message, Offer | Want) and self._files.has(message.ref)
+        here = isinstance(message, Offer | Want) and self._files.holds(message.ref)
         self._happened(wire, peer, Heard(peer, message, here))
 
     def _take(self, wire: Wire, peer: ExecutorId, data: Data) -> None:
