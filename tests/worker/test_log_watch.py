@@ -59,7 +59,7 @@ def watch(sim: Placed, history: Asked, clock: Clock) -> LogWatch:
 
 def known(watch: LogWatch) -> tuple[int | None, int | None]:
     intent, manifest = watch.intent, watch.manifest
-    return intent and intent.epoch, manifest and manifest.epoch
+    return intent.epoch if intent else None, manifest.epoch if manifest else None
 
 
 def test_it_starts_with_the_epoch_that_has_begun(watch: LogWatch) -> None:
