@@ -1,6 +1,7 @@
 """The placement of a running query: decided with each epoch, and again when an executor is lost."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -163,3 +164,16 @@ def bytes_by_worker(trees: Trees, routings: Mapping[str, Routing]) -> list[float
         sizes = bytes_by_bin(trees[name].values(), routing.bins)
         total[: routing.workers] += np.bincount(routing.owners, sizes, routing.workers)
     return total.tolist()
+
+
+def new_workers_origins(
+    before: Mapping[str, Routing], goals: Mapping[str, Routing]
+) -> dict[WorkerId, Counter[WorkerId]]:
+    """The workers from which those get bins that were none before, and how many."""
+    found: dict[WorkerId, Counter[WorkerId]] = {}
+    for name, goal in goals.items():
+        had = before[name].with_bins(goal.bins)
+        for worker in map(WorkerId, range(had.workers, goal.workers)):
+            origins = had.owners[goal.owners == worker].tolist()
+            found.setdefault(worker, Counter()).update(map(WorkerId, origins))
+    return found
