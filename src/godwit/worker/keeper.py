@@ -275,8 +275,11 @@ def run(spec: KeeperSpec, lock: int, host: str = "") -> None:
 
 def _hear(keeper: Keeper, inbox: Inbox) -> None:
     while True:
-        for told in inbox.take():
-            keeper.hear(told)
+        try:
+            for told in inbox.take():
+                keeper.hear(told)
+        except (ValueError, LookupError, TypeError):  # of another version, which it outlived
+            log.exception("a task told something that means nothing")
 
 
 def _retract(spec: KeeperSpec) -> None:
