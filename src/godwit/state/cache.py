@@ -8,7 +8,6 @@ and a mapped file stays readable when its name is deleted.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import shutil
 import tempfile
@@ -21,10 +20,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from godwit.errors import ConfigError, DamagedFileError
 from godwit.model.files import FileRef
+from godwit.state.draft import Draft
 from godwit.state.file import StateFile, checked, read, verified_chunks
 from godwit.state.rate_limit import RateLimit
 from godwit.state.table import TableSpec
@@ -127,7 +127,7 @@ class FileCache:
             if self._store.local_path(name) is not None:
                 yield target
                 return
-            draft = _Draft(self._temporary(), target)
+            draft = Draft(self._temporary(), target)
             try:
                 yield draft  # type: ignore[misc]
             except BaseException:
@@ -309,48 +309,6 @@ class FileCache:
                 _opened.forget(path)
                 total -= size
         return total
-
-
-class _Draft(io.RawIOBase):
-    """A file that is written to the checkpoint and here at once; trouble here drops it here."""
-
-    def __init__(self, path: str, target: BinaryIO) -> None:
-        self.path = path
-        self._target = target
-        self._file: BinaryIO | None = None
-        with suppress(OSError):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            self._file = open(path, "xb")  # noqa: SIM115
-
-    @property
-    def is_whole(self) -> bool:
-        return self._file is not None
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._target.write(data)
-        if self._file is not None:
-            try:
-                self._file.write(data)
-            except OSError:
-                self.drop()
-        return memoryview(data).nbytes
-
-    def end(self) -> None:
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError:
-                self.drop()
-
-    def drop(self) -> None:
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.close()
-            self._file = None
-            _delete(self.path)
 
 
 @dataclass(slots=True)
