@@ -243,6 +243,8 @@ class Peers:
             hello = Hello(self._executor, "keeper", self._process, self.address)
             line.wire = wire = call(address, self._key, hello)
             while (order := line.orders.get()) is not None:
+                if self._lines.get(line.peer) is not line:  # lost before the connection was open
+                    break
                 if isinstance(order, Tell):
                     wire.say(order.message)
                 else:
@@ -336,6 +338,9 @@ class Peers:
                     self._lose(peer)
 
     def _answer(self, wire: Wire, peer: ExecutorId, message: Message) -> None:
+        if isinstance(message, Lack):
+            with self._changed:
+                self._wanted.pop((peer, message.name), None)
         here = isinstance(message, Offer | Want) and self._files.holds(message.ref)
         self._happened(wire, peer, Heard(peer, message, here))
 
