@@ -39,6 +39,7 @@ EXEMPT = {
     "planner/projected.py": PROJECTIONS,
     "planner/work.py": PROJECTIONS,
     "spark/keeper_start.py": CACHE,
+    "spark/peer_secret.py": "a directory of keytool's on the driver, for a moment",
     "spark/session.py": PROCESSES,
     "spark/start.py": CACHE,
     "spark/unread_files.py": "directories that sources read",
@@ -47,11 +48,15 @@ EXEMPT = {
     "spark/sinks/files.py": "directories that Spark writes and a sink shows as a whole",
     "spark/sinks/lake_sink.py": OUTPUTS,
     "state/cache.py": CACHE,
+    "state/draft.py": CACHE,
     "state/output.py": OPENED,
     "state/rate_limit.py": CACHE,
     "testing/simulation.py": CACHE,
     "worker/executor_process.py": PROCESSES,
     "worker/keeper.py": CACHE,
+    "worker/neighbours.py": "the socket of a keeper, in the cache of its executor",
+    "worker/peer_key.py": "a file in memory, of which TLS reads its key",
+    "worker/peer_wire.py": CACHE,
 }
 
 LINKING = {"spark/epoch.py", "state/cache.py"}  # to files that a sink or a cache shares

@@ -4,10 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from godwit.driver.driver import Driver
+from godwit.driver.placements import new_workers_origins
 from godwit.inspect.overview import Overview
 from godwit.log import Intent
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import WorkerStatistics
+from godwit.model.routing import Routing
 from godwit.placement.slots import Held
 from godwit.worker.replicas import KeeperProgress, write_progress
 from tests.support.simulated import drive, idle, publish, simulate, words
@@ -91,3 +93,9 @@ def test_a_worker_that_ran_at_two_places_ran_at_none_of_them(tmp_path: Path) -> 
     one, two, other = (WorkerStatistics(WorkerId(w), executor=ExecutorId(p)) for w, p in ran)
     told = replace(manifest, receipts={"counts": (one, two), "more": (one, other)})
     assert told.executors == {0: "0"}
+
+
+def test_new_workers_get_their_bins_from_those_that_had_them() -> None:
+    before = {"a": Routing.even(8, 2), "b": Routing.even(8, 2)}
+    goals = {"a": Routing.even(16, 4), "b": Routing.even(8, 2).assign({0: 1})}
+    assert new_workers_origins(before, goals) == {2: {1: 4}, 3: {1: 4}}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -385,3 +386,32 @@ def test_lives_of_a_cluster(seed: int) -> None:
         if chance.random() < 0.8:
             state = state.published(Epoch(epoch), dict(by_worker(homes(state))))
             assert all(handover.stage is BUILDING for handover in state.handovers)
+
+
+# -- new workers
+
+
+def come(held: Mapping[tuple[str, int], int | None], **origins: Mapping[int, int]) -> Seen:
+    """Six workers instead of three, on three executors."""
+    found = {
+        WorkerId(int(name[1:])): {WorkerId(worker): bins for worker, bins in one.items()}
+        for name, one in origins.items()
+    }
+    return replace(seen(1, held=held, workers=6), origins=found)
+
+
+def test_new_workers_go_to_where_most_of_their_bins_are() -> None:
+    origins = {"w3": {2: 5, 0: 1}, "w4": {0: 3}, "w5": {1: 1}}
+    assert homes(placed().begin(come({}, **origins)))[3:] == ("2", "0", "1")
+
+
+def test_new_workers_go_to_where_a_replica_of_their_bins_is() -> None:
+    """Workers 0 and 1 have theirs on executor 2; that of worker 2, on 0, is too old to count."""
+    held = {("2", 0): 0, ("2", 1): 0, ("0", 2): None}
+    origins = {"w3": {0: 4, 1: 4}, "w4": {2: 9}, "w5": {}}
+    assert homes(placed().begin(come(held, **origins)))[3:5] == ("2", "0")
+
+
+def test_no_executor_gets_more_new_workers_for_what_it_has() -> None:
+    origins = {"w3": {2: 1}, "w4": {2: 1}, "w5": {2: 1}}
+    assert sorted(homes(placed().begin(come({}, **origins)))[3:]) == ["0", "1", "2"]

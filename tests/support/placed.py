@@ -14,6 +14,8 @@ from godwit.placement.placement_state import PlacementRecord
 from godwit.placement.slots import Held, Placement
 from godwit.state.cache import SUFFIX, CacheSpec, FileCache
 from godwit.worker.keeper import KeeperSpec
+from godwit.worker.neighbours import Neighbours
+from godwit.worker.peer_key import PeerKey
 from godwit.worker.replicas import Share
 from tests.support.operator_simulation import OperatorSimulation
 from tests.support.simulated import COUNTS, WORDS
@@ -50,9 +52,20 @@ class Placed(OperatorSimulation):
     def home(self) -> Path:
         return self._checkpoint / "godwit"
 
-    def spec(self, executor: str, limit: int = PLENTY) -> KeeperSpec:
+    def spec(
+        self, executor: str, limit: int = PLENTY, key: PeerKey | None = None, **addresses: str
+    ) -> KeeperSpec:
+        """As tasks of the newest epoch that has begun have it."""
         cache = CacheSpec(f"executor-{executor}", limit, str(self._checkpoint))
-        return KeeperSpec(self.driver.checkpoint, self.generation, cache, ExecutorId(executor))
+        known = {ExecutorId(name.lstrip("_")): where for name, where in addresses.items()}
+        near = Neighbours.of(self.begun, self.placement.placement, key, known)
+        store, generation = self.driver.checkpoint, self.generation
+        return KeeperSpec(store, generation, cache, ExecutorId(executor), near)
+
+    @property
+    def begun(self) -> Epoch:
+        """The newest epoch that has begun."""
+        return max(History(self._checkpoint).intents(), default=Epoch(0))
 
     def files(self, worker: int, epoch: int | None = None) -> dict[str, FileRef]:
         """What a worker needs of an epoch, or of the newest, by the newest intent."""

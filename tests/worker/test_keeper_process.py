@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 from godwit.model.ids import ExecutorId
 from godwit.worker.executor_process import Process
 from godwit.worker.keeper import KeeperSpec
+from godwit.worker.peer_key import PeerKey
 from godwit.worker.replicas import KeeperProgress, read_reports
 from tests.support.placed import Placed, cached, copies, held
 from tests.support.simulated import words
@@ -28,19 +30,31 @@ subprocess.run([sys.executable, "-c", sys.argv[1]])
 """
 TASKS = """
 import sys
+from godwit.worker.neighbours import tell_news
 from godwit.worker.executor_process import executor_id
 from godwit.worker.keeper import KeeperSpec
 from godwit.spark.keeper_start import ensure
 print(executor_id(), flush=True)
 for line in sys.stdin:
-    print(ensure(KeeperSpec.from_text(line)), flush=True)
+    spec = KeeperSpec.from_text(line)
+    print(ensure(spec), flush=True)
+    tell_news(spec.cache.path, spec.neighbours)
 """
 
 
 class Executor:
     def __init__(self, number: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", EXECUTOR, TASKS, "--executor-id", number],
+            [
+                sys.executable,
+                "-c",
+                EXECUTOR,
+                TASKS,
+                "--executor-id",
+                number,
+                "--hostname",
+                "127.0.0.1",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -102,10 +116,45 @@ def test_one_runs_and_follows_the_query(sim: Placed, executor: Executor) -> None
     assert not executor.ensure(spec)
     for epoch in range(1, 4):
         sim.feed(words(*KEYS))
+        executor.ensure(sim.spec(executor.id))  # as the tasks of each epoch do
         assert await_epoch(sim, epoch).pid == pid
     assert cached(spec) >= copies(spec, sim.files(0))
     assert os.getpriority(os.PRIO_PROCESS, pid) >= 10
     assert os.getsid(pid) == pid
+
+
+def test_it_opens_a_port_only_if_it_has_a_key(sim: Placed, executor: Executor) -> None:
+    """On the address of its executor; and nobody sees the key on a command line."""
+    spec = sim.spec(executor.id, key=PeerKey.make())
+    executor.ensure(spec)
+    report = await_epoch(sim, 0)
+    assert report.address.startswith("127.0.0.1:")
+    assert listening(report.pid) == {report.address}
+    assert max(map(len, command_line(report.pid).split("\0"))) < 100
+
+
+def test_without_a_key_it_opens_none(sim: Placed, executor: Executor) -> None:
+    executor.ensure(sim.spec(executor.id))
+    report = await_epoch(sim, 0)
+    assert report.address == ""
+    assert listening(report.pid) == set()
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def listening(pid: int) -> set[str]:
+    """The ports that a process listens at."""
+    own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    found = set()
+    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        host, port = fields[1].split(":")
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+            address = socket.inet_ntoa(int(host, 16).to_bytes(4, "little"))
+            found.add(f"{address}:{int(port, 16)}")
+    return found
 
 
 def test_one_that_was_killed_is_started_again_and_goes_on(sim: Placed, executor: Executor) -> None:

@@ -16,7 +16,13 @@ from godwit.driver.demand import Demand
 from godwit.driver.garbage import Garbage
 from godwit.driver.merges import Trees, grown, merges_by_worker, plan_merges
 from godwit.driver.monitor import Monitor
-from godwit.driver.placements import NOWHERE, Executors, Placements, bytes_by_worker
+from godwit.driver.placements import (
+    NOWHERE,
+    Executors,
+    Placements,
+    bytes_by_worker,
+    new_workers_origins,
+)
 from godwit.driver.published import INITIAL, Published
 from godwit.driver.recent import RecentEpochs
 from godwit.driver.requests import Requests
@@ -29,6 +35,7 @@ from godwit.log.intent import Intent
 from godwit.log.journal import Journal
 from godwit.log.layout import SPARK
 from godwit.log.spark_log import offsets_digest, planned_at, query_id, source_offsets
+from godwit.migration.timeline import Timeline
 from godwit.model.backlog import unread_offsets
 from godwit.model.graph import Graph
 from godwit.model.ids import Epoch
@@ -44,6 +51,7 @@ from godwit.state.cache import CacheSpec
 from godwit.state.run import slices_of
 from godwit.state.timed import WatermarkSpan, is_timed
 from godwit.storage.location import Location, open_store
+from godwit.worker.peer_key import PeerKey
 from godwit.worker.work import Ahead, Work
 
 
@@ -77,6 +85,7 @@ class Driver:
         cache: CacheSpec | None = None,
         durable: bool = True,
         replicas: int = 0,
+        peer_key: PeerKey | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if retention < 1:
@@ -102,7 +111,13 @@ class Driver:
         self.monitor = Monitor()
         self.published = Published(self.operators, self.graph, journal, self.monitor)
         self.placements = Placements(
-            self.checkpoint, self.files, journal.generation, self.cache, replicas, self.monitor
+            self.checkpoint,
+            self.files,
+            journal.generation,
+            self.cache,
+            replicas,
+            self.monitor,
+            peer_key,
         )
         begun = max(journal.intents(), default=INITIAL)
         first = Routing.even(bins or 4096, workers or default_workers)
@@ -175,7 +190,7 @@ class Driver:
             ready = {name: recent.ready for name, recent in self._recent.items()}
             decision = self.timelines.begin(epoch, ready)
             stored = self.journal.intent(epoch)  # of a replay, which may have other workers
-            self._place(epoch, (stored or decision).routings, executors, held)
+            self._place(epoch, (stored or decision).routings, executors, held, decision.timelines)
             intent = self.journal.begin(
                 Intent(
                     epoch=epoch,
@@ -226,7 +241,8 @@ class Driver:
         """Decide anew where the workers of an epoch run, since an executor was lost in it."""
         held = self.placements.replicas()
         with self.monitor:
-            self._place(intent.epoch, intent.routings, executors, held)
+            timelines = {name: self.timelines[name] for name in self.operators}
+            self._place(intent.epoch, intent.routings, executors, held, timelines)
 
     def work(self, intent: Intent, operator: str) -> Work:
         """What the workers of `operator` have to do in this epoch."""
@@ -246,6 +262,7 @@ class Driver:
             span=WatermarkSpan(passed, intent.watermarks.get(operator)),
             ahead=self._ahead(operator),
             prefold=it.prefold if self._recent[operator].prefold_pays else None,
+            neighbours=self.placements.neighbours,
         )
 
     def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:
@@ -354,10 +371,17 @@ class Driver:
         routings: Mapping[str, Routing],
         executors: Executors,
         held: Replicas,
+        timelines: Mapping[str, Timeline],
     ) -> None:
         own = {name: routings[name] for name in self.operators}  # an intent may know one more
-        sizes = bytes_by_worker(self.published.trees, own) if executors else ()
-        self.placements.begin(Seen(epoch, executors, held, sizes))
+        if not executors:
+            self.placements.begin(Seen(epoch, executors, held, ()))
+            return
+        sizes = bytes_by_worker(self.published.trees, own)
+        moving = {name: timelines[name].migration for name in own}
+        goals = {name: one.goal if (one := moving[name]) else own[name] for name in own}
+        origins = new_workers_origins(self._before.routings, goals)
+        self.placements.begin(Seen(epoch, executors, held, sizes, origins))
 
     def _same(self, last: Manifest, epoch: Epoch, offsets: str) -> Manifest:
         """The newest manifest, if it is that of this epoch, with the same input."""

@@ -1,6 +1,7 @@
 """The placement of a running query: decided with each epoch, and again when an executor is lost."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,7 +19,9 @@ from godwit.placement.slots import Placement, Replicas
 from godwit.state.cache import CacheSpec
 from godwit.storage.store import Store
 from godwit.worker.keeper import KeeperSpec
-from godwit.worker.replicas import read_progress
+from godwit.worker.neighbours import Neighbours
+from godwit.worker.peer_key import PeerKey
+from godwit.worker.replicas import read_reports
 
 log = logging.getLogger("godwit")
 
@@ -42,12 +45,16 @@ class Placements:
         cache: CacheSpec,
         copies: int,
         monitor: Monitor,
+        key: PeerKey | None = None,
     ) -> None:
         self._checkpoint = checkpoint
         self._files = files
         self._generation = generation
         self._cache = cache
         self._monitor = monitor
+        self._key = key
+        self._epoch = Epoch(0)
+        self._addresses: dict[ExecutorId, str] = {}
         self._state = PlacementState(copies)
         self._is_told = True  # does the newest intent say where workers are?
 
@@ -63,12 +70,22 @@ class Placements:
         return self.state.placement
 
     @property
+    def neighbours(self) -> Neighbours | None:
+        """What tasks of the newest epoch that has begun know of keepers, if replicas are kept."""
+        with self._monitor:
+            placement = self._state.placement
+            if placement is None or not any(placement.replicas):
+                return None
+            return Neighbours.of(self._epoch, placement, self._key, self._addresses)
+
+    @property
     def keeper(self) -> KeeperSpec | None:
         """What keeps the replicas of the newest epoch that has begun, if it has any."""
-        placement = self.placement
-        if placement is None or not any(placement.replicas):
+        neighbours = self.neighbours
+        if neighbours is None:
             return None
-        return KeeperSpec(self._checkpoint, self._generation, self._cache, NO_EXECUTOR)
+        where = self._checkpoint, self._generation, self._cache
+        return KeeperSpec(*where, NO_EXECUTOR, neighbours)
 
     @property
     def are_open(self) -> bool:
@@ -93,6 +110,7 @@ class Placements:
     def begin(self, seen: Seen) -> None:
         """Decide where workers run in an epoch; again, if an executor was lost in it."""
         self._become(self._state.begin(seen))
+        self._epoch = seen.epoch
         self._is_told = False
 
     def decided(self, told: PlacementRecord | None) -> None:
@@ -126,7 +144,10 @@ class Placements:
 
     def replicas(self) -> Replicas:
         """What executors say of the replicas that they keep."""
-        return read_progress(self._files, self._generation)
+        reports = read_reports(self._files, self._generation)
+        with self._monitor:
+            self._addresses = {one: report.address for one, report in reports.items()}
+        return {one: report.workers for one, report in reports.items()}
 
     def _become(self, state: PlacementState) -> None:
         known = {handover.id for handover in self._state.past}
@@ -143,3 +164,16 @@ def bytes_by_worker(trees: Trees, routings: Mapping[str, Routing]) -> list[float
         sizes = bytes_by_bin(trees[name].values(), routing.bins)
         total[: routing.workers] += np.bincount(routing.owners, sizes, routing.workers)
     return total.tolist()
+
+
+def new_workers_origins(
+    before: Mapping[str, Routing], goals: Mapping[str, Routing]
+) -> dict[WorkerId, Counter[WorkerId]]:
+    """The workers from which those get bins that were none before, and how many."""
+    found: dict[WorkerId, Counter[WorkerId]] = {}
+    for name, goal in goals.items():
+        had = before[name].with_bins(goal.bins)
+        for worker in map(WorkerId, range(had.workers, goal.workers)):
+            origins = had.owners[goal.owners == worker].tolist()
+            found.setdefault(worker, Counter()).update(map(WorkerId, origins))
+    return found

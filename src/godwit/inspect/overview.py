@@ -42,8 +42,8 @@ class WorkerView:
     """One worker in the newest published epoch; its row versions and bytes of state are
     estimated.
 
-    In that epoch it `ran` on an executor, and `fetched` bytes came from the checkpoint. Where
-    workers are pinned, slot, executor and replicas are those of the newest decided epoch.
+    In that epoch it `ran` on an executor, whose cache lacked `fetched` bytes. Where workers are
+    pinned, slot, executor and replicas are those of the newest decided epoch.
     """
 
     worker: WorkerId

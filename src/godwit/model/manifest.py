@@ -22,9 +22,9 @@ class WorkerStatistics:
     """What a manifest keeps of a receipt: the numbers of one worker, and where it ran.
 
     `rows` and `bytes` of state were changed, `merged_rows` and `merged_bytes` rewritten; `outputs`
-    rows were put out, `late` records dropped. `fetched` bytes came from the checkpoint, which took
-    `fetch_seconds`; `seconds` are by the part of the work. `loads` are the records by bin, if there
-    were any, packed: few readers need them.
+    rows were put out, `late` records dropped. `fetched` bytes came from the checkpoint, or from
+    another executor, which took `fetch_seconds`; `seconds` are by the part of the work. `loads` are
+    the records by bin, if there were any, packed: few readers need them.
     """
 
     worker: WorkerId

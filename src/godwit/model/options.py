@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from godwit.errors import ConfigError
 from godwit.model.time import Duration
@@ -23,6 +23,7 @@ class AvailableNow:
 
 
 Trigger = Duration | AvailableNow
+Replication = Literal["pull", "chain"]
 
 
 def available_now() -> AvailableNow:
@@ -70,6 +71,8 @@ class Options:
     - `cache_bytes`: the limit of the files that an executor keeps on its own disk.
     - `fetch_rate`: the limit of the bytes that an executor reads from the checkpoint each second.
       By default none.
+    - `replication`: how the copies of `replicas` come. With `"pull"`, executors read from the
+      checkpoint what was written; with `"chain"`, they open ports and send it to each other.
     - `query_name`: the query's name in Spark and in the log.
 
     >>> import godwit as gw
@@ -85,4 +88,5 @@ class Options:
     replicas: int | None = None
     cache_bytes: int = 8 << 30
     fetch_rate: float | None = None
+    replication: Replication = "pull"
     query_name: str | None = None

@@ -29,7 +29,7 @@ class Receipt:
     late_records: FileRef | None = None  # if they are kept
     clocks: Clocks = (None,)  # the greatest time of each input
     failure: GodwitError | None = None  # why there is nothing: it fails the query
-    fetched: int = 0  # bytes read from the checkpoint, of need or ahead of it
+    fetched: int = 0  # bytes that the cache lacked, of need or ahead of it
     fetch_seconds: float = 0.0  # that this took, as part of what `seconds` has
     ready: tuple[int, ...] = ()  # the segments to come of which all files are here
     seconds: Mapping[str, float] = field(default_factory=dict)

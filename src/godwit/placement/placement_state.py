@@ -43,13 +43,15 @@ class Seen:
     """What is known when an epoch is decided, or when an executor was lost in it.
 
     `executors` are those that live, with their hosts, `held` is what they say of replicas, `sizes`
-    the bytes of each worker's state.
+    the bytes of each worker's state. `origins` are the workers from which a new one gets bins, and
+    how many.
     """
 
     epoch: Epoch
     executors: Mapping[ExecutorId, str]
     held: Replicas
     sizes: Sequence[float]
+    origins: Mapping[WorkerId, Mapping[WorkerId, int]] = field(default_factory=dict)
 
     @property
     def workers(self) -> int:
@@ -221,13 +223,19 @@ class PlacementState:
         return worker not in homes and self._refuge(seen, worker, homes) == handover.target
 
     def _refuge(self, seen: Seen, worker: WorkerId, homes: Homes) -> ExecutorId:
-        """Where a worker without a home goes: to the newest replica, or where there are fewest."""
-        workers = Counter(homes.values())
+        """Where a worker without a home goes: to the newest replica, or where there are fewest; a
+        new one among these to where most of its bins are to come from, or have a replica."""
+        workers, origins = Counter(homes.values()), seen.origins.get(worker, {})
 
-        def merit(executor: ExecutorId) -> tuple[tuple[bool, tuple[int, int]], bool, int]:
+        def merit(executor: ExecutorId) -> tuple[tuple[bool, tuple[int, int]], bool, int, int]:
             newest = seen.freshness(executor, worker)
             known = newest is not None, newest or (0, 0)
-            return known, executor not in self.drained, -workers[executor]
+            here = sum(
+                bins
+                for origin, bins in origins.items()
+                if homes.get(origin) == executor or seen.is_fresh(executor, origin)
+            )
+            return known, executor not in self.drained, -workers[executor], here
 
         return max(sorted(seen.executors), key=merit)
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
-from godwit.worker.executor_process import jvm
+from godwit.worker.executor_process import executor_host, jvm
 from godwit.worker.keeper import LOCK, LOG, KeeperSpec
 
 log = logging.getLogger("godwit")
@@ -46,22 +46,19 @@ def _start(spec: KeeperSpec, lock: int) -> bool:
     if executor is None:
         return False
     cache = replace(spec.cache, directory=str(spec.cache.path.parent))
+    command = [sys.executable, "-m", MODULE, str(executor.pid), str(executor.started), str(lock)]
     with open(spec.cache.path / LOG, "wb") as output:
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                MODULE,
-                replace(spec, cache=cache).to_text(),
-                str(executor.pid),
-                str(executor.started),
-                str(lock),
-            ],
-            stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(
+            [*command, executor_host(executor)],
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=[lock],
             start_new_session=True,
+            text=True,
         )
+    assert process.stdin is not None
+    with process.stdin as input:
+        input.write(replace(spec, cache=cache).to_text())
     return True

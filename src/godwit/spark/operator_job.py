@@ -22,6 +22,7 @@ from godwit.spark.route import column, ordered, route
 from godwit.spark.settings import settings
 from godwit.worker.executor_process import executor_id
 from godwit.worker.keeper import KeeperSpec
+from godwit.worker.neighbours import tell_news
 from godwit.worker.work import Work
 
 S_SCHEMA = StructType([StructField("receipt", StringType())])
@@ -58,6 +59,7 @@ class Worker:
         worker = WorkerId(slot) if self._workers is None else self._workers.get(slot)
         if self._keeper is not None:
             ensure(replace(self._keeper, executor=executor_id()))
+            tell_news(self._keeper.cache.path, self._keeper.neighbours)
         if worker is None:  # Spark ends a Python process that leaves its input unread
             if any(batch.num_rows for batch in batches):
                 raise RuntimeError(f"slot {slot} has records, but no worker")

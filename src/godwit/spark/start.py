@@ -23,6 +23,7 @@ from godwit.spark.epoch import Engine, Listener
 from godwit.spark.executors import is_alone
 from godwit.spark.initial_state import Initial, load, load_added, tables_of
 from godwit.spark.logical_plan import sources
+from godwit.spark.peer_secret import peer_key
 from godwit.spark.pinning import Pinning
 from godwit.spark.prefold import check_partials
 from godwit.spark.settings import settings
@@ -78,6 +79,7 @@ def start(
     given = tables_of(initial or {}, operators)
     interval = 0 if trigger is None or isinstance(trigger, AvailableNow) else micros(trigger)
     copies = check(spark.sparkContext, options.replicas)
+    key = peer_key(spark.sparkContext, options.replication) if copies else None
     history = History(store)
     spark_log.agree(history)
     check_start(spark, flow, str(store))
@@ -112,6 +114,7 @@ def start(
         retention=options.retention,
         cache=cache,
         replicas=copies,
+        peer_key=key,
     )
     try:
         return _launch(

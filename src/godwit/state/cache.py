@@ -16,15 +16,16 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, Protocol
 
 from godwit.errors import ConfigError, DamagedFileError
 from godwit.model.files import FileRef
-from godwit.state.file import StateFile, read, verified_chunks
+from godwit.state.draft import Draft
+from godwit.state.file import StateFile, checked, read, verified_chunks
 from godwit.state.rate_limit import RateLimit
 from godwit.state.table import TableSpec
 from godwit.storage.local import LocalStore
@@ -60,15 +61,26 @@ class CacheSpec:
         parent = self.directory or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
         return Path(parent or tempfile.gettempdir()) / self.name
 
-    def open(self, store: Store, *, yields: bool = False) -> FileCache:
-        """The local files of a checkpoint; who `yields` fetches only while others do not."""
+    def open(
+        self, store: Store, *, yields: bool = False, near: NearFiles | None = None
+    ) -> FileCache:
+        """The local files of a checkpoint; who `yields` fetches only while others do not. What
+        somebody `near` has is not read from the checkpoint."""
         rate = self.fetch_rate
         rate_limit = RateLimit(self.path / RATE_FILE, rate, yields=yields) if rate else None
-        return FileCache(store, self.path, self.limit, rate_limit)
+        return FileCache(store, self.path, self.limit, rate_limit, near=near)
 
     def delete(self) -> None:
         """Delete the cache of the executor that this process belongs to."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+class NearFiles(Protocol):
+    """Files that are nearer than the checkpoint, if they are there."""
+
+    def chunks(self, ref: FileRef) -> Iterator[memoryview] | None:
+        """The bytes of a file, as far as nothing goes wrong; None if nobody has it."""
+        ...
 
 
 class FileCache:
@@ -87,6 +99,7 @@ class FileCache:
         limit: int,
         rate_limit: RateLimit | None = None,
         clock: Callable[[], float] = time.monotonic,
+        near: NearFiles | None = None,
     ) -> None:
         self._store = store
         self._location = str(store)
@@ -94,7 +107,9 @@ class FileCache:
         self._limit = limit
         self._rate_limit = rate_limit
         self._clock = clock
-        self.fetched_bytes = 0  # read from the checkpoint by this object
+        self._near = near
+        self._drafts: dict[str, str] = {}  # of files that are also being written to the checkpoint
+        self.fetched_bytes = 0  # that were not here, but in the checkpoint or near
         self.fetch_seconds = 0.0  # that this took
         self.hits = 0  # files that this object found here
 
@@ -103,24 +118,66 @@ class FileCache:
         """So many bytes of the files that were used last, no eviction deletes."""
         return self._limit - self._limit // 8
 
+    @contextmanager
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        """Write a file to the checkpoint, and where that is not on this machine, here as well;
+        `add` then keeps it."""
+        with ExitStack() as stack:
+            target = stack.enter_context(self._store.write(name))
+            if self._store.local_path(name) is not None:
+                yield target
+                return
+            draft = Draft(self._temporary(), target)
+            try:
+                yield draft  # type: ignore[misc]
+            except BaseException:
+                draft.drop()
+                raise
+            draft.end()
+            if draft.is_whole:
+                self._drafts[name] = draft.path
+
     def add(self, ref: FileRef) -> None:
         """Keep a file that this process has just written to the checkpoint.
 
         It is a hard link where possible, so marking it as used changes the original's times too.
         """
+        draft = self._drafts.pop(ref.name, None)
         if ref.bytes > self._limit:
+            if draft is not None:
+                _delete(draft)
             return
         local = self._local(ref)
         try:
-            added = self._linked(ref, local) or self._copy(ref, local)
-        except FileExistsError:
+            if draft is not None:
+                os.rename(draft, local)
+            elif not self._linked(ref, local) and not self._copy(ref, local):
+                return
+        except OSError:  # it is here already, or may not be
             return
-        if added:
+        self._account(ref.bytes)
+
+    def path(self, ref: FileRef) -> str:
+        """Where the local copy is, if there is one."""
+        return self._local(ref)
+
+    def take(self, ref: FileRef, chunks: Iterable[memoryview]) -> bool:
+        """Keep a file that somebody else sends; False if it cannot be kept here.
+
+        Raises DamagedFileError if the bytes are not those of the file.
+        """
+        kept = self._keep(self._local(ref), checked(chunks, ref, ref.name))
+        if kept:
             self._account(ref.bytes)
+        return kept
 
     def has(self, ref: FileRef) -> bool:
         """Is there nothing to fetch? Either the file is here, or it is too large to be."""
         return ref.bytes > self._limit or _touch(self._local(ref))
+
+    def holds(self, ref: FileRef) -> bool:
+        """Is there a local copy? It counts as used."""
+        return _touch(self._local(ref))
 
     def names_present(self, refs: Iterable[FileRef]) -> set[str]:
         """The names of those files that are in the directory now; none counts as used."""
@@ -182,12 +239,21 @@ class FileCache:
         return read(self._store, ref.name, spec, ref)
 
     def _copy(self, ref: FileRef, local: str) -> bool:
-        """Copy a file from the checkpoint, checking its sum; False if it cannot be kept here."""
-        temporary = f"{self._directory}/{uuid.uuid4().hex}.tmp{SUFFIX}"
+        """Copy a file from near or from the checkpoint, checking its sum; False if it cannot be
+        kept here."""
+        if self._near is not None and (chunks := self._near.chunks(ref)) is not None:
+            with suppress(DamagedFileError):
+                if self._keep(local, checked(chunks, ref, ref.name)):
+                    return True
+        return self._keep(local, self._chunks(ref))
+
+    def _keep(self, local: str, chunks: Iterator[memoryview]) -> bool:
+        """Write a local file that appears when it is whole; False if it cannot be written."""
+        temporary = self._temporary()
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             with open(temporary, "wb") as target:
-                for chunk in self._chunks(ref):
+                for chunk in chunks:
                     target.write(chunk)
             os.rename(temporary, local)
         except DamagedFileError:
@@ -197,6 +263,9 @@ class FileCache:
             _delete(temporary)
             return False
         return True
+
+    def _temporary(self) -> str:
+        return f"{self._directory}/{uuid.uuid4().hex}.tmp{SUFFIX}"
 
     def _chunks(self, ref: FileRef) -> Iterator[memoryview]:
         """The bytes of an original, at the pace of the limit; raises if they are not right."""
@@ -215,6 +284,10 @@ class FileCache:
 
     def _account(self, added: int) -> None:
         """Note that this process added so many bytes; look at the directory only when it must."""
+        with _accounting:
+            self._count(added)
+
+    def _count(self, added: int) -> None:
         usage = _usages.get(str(self._directory))
         if usage is not None:
             usage.total += added
@@ -314,6 +387,7 @@ class _Opened:
 
 _opened: Final = _Opened()
 _usages: Final[dict[str, _Usage]] = {}
+_accounting: Final = threading.Lock()
 
 
 @lru_cache(maxsize=1 << 14)

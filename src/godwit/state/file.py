@@ -12,8 +12,9 @@ import itertools
 import json
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, Literal, get_args
+from typing import Any, BinaryIO, Final, Literal, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -121,8 +122,14 @@ def gather_segments(segments: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
+class Writable(Protocol):
+    """Where a file can be written piece by piece: a store, or a cache before it."""
+
+    def write(self, name: str) -> AbstractContextManager[BinaryIO]: ...
+
+
 def write(
-    files: Store,
+    files: Writable,
     name: str,
     spec: TableSpec,
     rows: pa.Table,
@@ -183,8 +190,13 @@ def verify(files: Store, ref: FileRef) -> None:
 def verified_chunks(files: Store, ref: FileRef) -> Iterator[memoryview]:
     """The bytes of a file, each chunk valid until the next; raises DamagedFileError at the end
     when they were not those of `ref`."""
-    crc, size, path = 0, 0, files.address(ref.name)
-    for chunk in _chunks(files, ref.name):
+    return checked(_chunks(files, ref.name), ref, files.address(ref.name))
+
+
+def checked(chunks: Iterable[memoryview], ref: FileRef, path: str) -> Iterator[memoryview]:
+    """The chunks; raises DamagedFileError at the end when they were not those of `ref`."""
+    crc, size = 0, 0
+    for chunk in chunks:
         crc = zlib.crc32(chunk, crc)
         size += len(chunk)
         yield chunk

@@ -70,9 +70,22 @@ def executor_id() -> ExecutorId:
     """
     if (process := jvm()) is not None:
         with suppress(OSError):
-            line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
-            return ExecutorId(dict(pairwise(line.split("\0"))).get("--executor-id", DRIVER))
+            return ExecutorId(_options(process).get("--executor-id", DRIVER))
     return ExecutorId(Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]).name or DRIVER)
+
+
+def executor_host(executor: Process) -> str:
+    """The address that Spark gave to an executor; empty if it gave it none."""
+    with suppress(OSError):
+        options = _options(executor)
+        return options.get("--bind-address") or options.get("--hostname", "")
+    return ""
+
+
+def _options(process: Process) -> dict[str, str]:
+    """The options of a process, with what follows each."""
+    line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
+    return dict(pairwise(line.split("\0")))
 
 
 def _status(pid: int) -> list[str] | None:

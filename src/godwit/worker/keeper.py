@@ -1,14 +1,15 @@
-"""The keeper: a process beside an executor that fetches the files of replicas ahead of need.
+"""The keeper: a process beside an executor that has the files of replicas ahead of need.
 
-It follows the checkpoint's log and has no port. Rhino sends changes along a chain of workers
-(section 4.2.2); here they are committed files, which whoever is to have them reads. An epoch never
-waits for it, and its report says no more than is in the executor's cache.
+Tasks tell it which epochs begin, and what they write; the checkpoint's log tells it what its
+replicas need. An epoch never waits for it, and its report says no more than is in the executor's
+cache.
 """
 
 import base64
 import logging
 import os
 import pickle
+import socket
 import sys
 import threading
 import time
@@ -20,26 +21,29 @@ from typing import Final, Self
 from godwit.errors import DamagedFileError, GodwitError
 from godwit.log.history import History
 from godwit.log.intent import Intent
-from godwit.log.layout import generation_name, intent_name, manifest_name
 from godwit.model.files import FileRef
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
 from godwit.model.manifest import Manifest
 from godwit.placement.slots import Held
 from godwit.state.cache import TOUCH_SECONDS, CacheSpec
 from godwit.storage.store import Store
+from godwit.worker.chain_events import Need, Written
 from godwit.worker.executor_process import Process
+from godwit.worker.log_watch import LogWatch
+from godwit.worker.neighbours import Inbox, Neighbours, News
+from godwit.worker.peers import Peers, listen
 from godwit.worker.replicas import (
     KeeperProgress,
     Needs,
     Share,
     clear_progress,
+    replicas_on,
     write_progress,
 )
 
 LOCK: Final = "keeper.lock"  # held by the keeper of this cache
 LOG: Final = "keeper.log"
 
-POLL: Final = 0.05
 RETRY: Final = 1.0  # to look for what was overlooked, or could not be read
 AGAIN: Final = 10.0  # after a file could not be fetched
 TELL: Final = 0.5  # the least time between two reports on the way
@@ -56,9 +60,10 @@ class KeeperSpec:
     generation: int
     cache: CacheSpec
     executor: ExecutorId
+    neighbours: Neighbours
 
     def to_text(self) -> str:
-        fields = self.checkpoint, self.generation, self.cache, self.executor
+        fields = self.checkpoint, self.generation, self.cache, self.executor, self.neighbours
         return base64.b64encode(pickle.dumps(fields)).decode()
 
     @classmethod
@@ -79,19 +84,26 @@ class Keeper:
 
     It reports an epoch of a replica only while all files that the epoch has in the worker's
     slices are in the cache. `lock` is a descriptor of the file `keeper.lock` in the cache, which
-    is deleted with the cache when the query ends.
+    is deleted with the cache when the query ends. With a `listener` files come from peers, too.
     """
 
     def __init__(
-        self, spec: KeeperSpec, lock: int, clock: Callable[[], float] = time.monotonic
+        self,
+        spec: KeeperSpec,
+        lock: int,
+        clock: Callable[[], float] = time.monotonic,
+        listener: socket.socket | None = None,
     ) -> None:
         self._spec = spec
         self._lock = lock
         self._clock = clock
         self._history = History(spec.checkpoint)
         self._files = spec.cache.open(self._history.files, yields=True)
-        self._manifest: Manifest | None = None
-        self._intent: Intent | None = None
+        near = spec.neighbours
+        self._log = LogWatch(self._history, spec.generation, near.epoch)
+        self._peers = Peers(spec.executor, self._files, near.key, listener, clock)
+        self._peers.know(near.addresses)
+        self._told_of = threading.Event()
         self._whole: dict[WorkerId, Whole] = {}
         self._failed: dict[str, float] = {}  # when files could not be fetched
         self._told: KeeperProgress | None = None
@@ -102,57 +114,69 @@ class Keeper:
     @property
     def is_over(self) -> bool:
         """Whether the query has ended, or another driver took its checkpoint over."""
-        later = generation_name(self._spec.generation + 1)
-        return self._history.files.exists(later) or not os.fstat(self._lock).st_nlink
+        return self._log.is_over or not os.fstat(self._lock).st_nlink
 
     @property
     def has_news(self) -> bool:
-        """Does the log go on behind what was seen of it, or end?"""
-        files, manifest, intent = self._history.files, self._manifest, self._intent
-        return (
-            (manifest is not None and files.exists(manifest_name(manifest.epoch + 1)))
-            or (intent is not None and files.exists(intent_name(intent.epoch + 1)))
-            or self.is_over
-        )
+        """Is it time to look at the log, or over?"""
+        return not self._log.seconds or self.is_over
+
+    def hear(self, told: News | Written) -> None:
+        """Learn what a task tells; any thread may call it."""
+        match told:
+            case News(epoch, addresses):
+                self._log.hear(epoch)
+                self._peers.know(addresses)
+                self._peers.wake()
+                self._told_of.set()
+            case Written():
+                self._peers.written(told)
+
+    def wait(self) -> None:
+        """Until there may be something to do."""
+        self._told_of.wait(min(self._log.seconds, RETRY))
+        self._told_of.clear()
 
     def keep(self) -> bool:
-        """Fetch what replicas lack of the newest epoch.
+        """Get what replicas lack of the newest epoch.
 
         False if something is left to do, since there is news or a file could not be fetched.
         """
-        changed = self._look()
-        if self._manifest is None or self._intent is None or (self._done and not changed):
+        self._peers.look()
+        changed = self._log.look() if not self._log.seconds else False
+        manifest, intent = self._log.manifest, self._log.intent
+        if manifest is None and intent is not None:  # what the first epoch writes may come
+            self._peers.plan(replicas_on(self._spec.executor, intent), {})
+        if manifest is None or intent is None or (self._done and not changed):
             return True
-        self._done = self._bring(self._manifest, self._intent)
+        self._done = self._bring(manifest, intent)
         return self._done
 
-    def _look(self) -> bool:
-        """Read the newest manifest and intent; False if they mean the same as those before."""
-        manifest, intent = self._manifest, self._intent
-        epoch = max(self._history.epochs(), default=None)
-        if epoch is not None and (manifest is None or manifest.epoch != epoch):
-            manifest = self._history.manifest(epoch) or manifest
-        decided = max(self._history.intents(), default=None)
-        if decided is not None and (intent is None or intent.epoch != decided):
-            intent = self._history.intent(decided) or intent
-        changed = manifest is not self._manifest or not _place_alike(intent, self._intent)
-        self._manifest, self._intent = manifest, intent
-        return changed
+    def close(self) -> None:
+        """Talk to nobody any more."""
+        self._peers.close()
 
     def _bring(self, manifest: Manifest, intent: Intent) -> bool:
         needs = Needs.of(self._spec.executor, intent, manifest)
         wanted = needs.affordable(self._files.room)
+        now = self._clock()
         self._failed = {name: at for name, at in self._failed.items() if name in wanted}
         here = self._tell(manifest.epoch, needs, wanted)
-        for ref in (ref for name, ref in wanted.items() if name not in here):
-            if self._clock() < self._failed.get(ref.name, -AGAIN) + AGAIN:
-                continue
-            if self._fetch(ref):
-                self._failed.pop(ref.name, None)
-            elif max(self._history.epochs(), default=None) == manifest.epoch:
+        lacking = {
+            name: Need(ref, needs.sources(name))
+            for name, ref in wanted.items()
+            if name not in here and now >= self._failed.get(name, -AGAIN) + AGAIN
+        }
+        self._peers.plan(needs.kept(wanted), lacking)
+        while self._peers.lacking:
+            ref = self._peers.next_fetch(TELL)
+            if ref is not None and not self._fetch(ref):
+                newest = max(self._history.epochs(), default=manifest.epoch)
+                if newest != manifest.epoch:  # which may do without the file
+                    self._log.hear(newest)
+                    return False
                 self._failed[ref.name] = self._clock()
-            else:  # it may have been deleted, since newer epochs do without it
-                return False
+            self._peers.look()
             if self.has_news:
                 return False
             if self._clock() > self._told_at + TELL:
@@ -162,11 +186,16 @@ class Keeper:
         return here >= wanted.keys()
 
     def _fetch(self, ref: FileRef) -> bool:
+        """Read a file from the store."""
         try:
             self._files.fetch(ref)
         except DamagedFileError as error:
             log.warning("%s", error)
-        return self._files.has(ref)
+        sound = self._files.has(ref)
+        if sound:
+            self._failed.pop(ref.name, None)
+        self._peers.fetched(ref, sound=sound)
+        return sound
 
     def _tell(self, epoch: Epoch, needs: Needs, wanted: Mapping[str, FileRef]) -> set[str]:
         """Report what is here now, if that is not what was reported last; returns its names."""
@@ -184,8 +213,10 @@ class Keeper:
             bytes=self._files.fetched_bytes,
             seconds=round(time.process_time(), 3),
             failed=tuple(sorted(self._failed)),
+            address=self._peers.address,
+            received=self._peers.received,
         )
-        if self._told is None or replace(progress, seconds=self._told.seconds) != self._told:
+        if self._told is None or _differ(progress, self._told):
             write_progress(self._history.files, self._spec.generation, progress)
             self._told = progress
         self._told_at = self._clock()
@@ -215,17 +246,17 @@ class Keeper:
         return whole.share.slices == share.slices and here == files.keys()
 
 
-def _place_alike(one: Intent | None, other: Intent | None) -> bool:
-    if one is None or other is None or one.placement != other.placement:
-        return one is other
-    return one.routings.keys() == other.routings.keys() and all(
-        routing is other.routings[name] for name, routing in one.routings.items()
-    )
+def _differ(progress: KeeperProgress, told: KeeperProgress) -> bool:
+    """Apart from what is counted on and on."""
+    return replace(progress, seconds=told.seconds, received=told.received) != told
 
 
-def run(spec: KeeperSpec, lock: int) -> None:
+def run(spec: KeeperSpec, lock: int, host: str = "") -> None:
     """Keep replicas until the query has ended or belongs to another driver."""
-    keeper, trouble = Keeper(spec, lock), ""
+    listener = listen(host) if host and spec.neighbours.key is not None else None
+    keeper, trouble = Keeper(spec, lock, listener=listener), ""
+    inbox = Inbox(spec.cache.path)
+    threading.Thread(target=_hear, args=(keeper, inbox), name="godwit-inbox", daemon=True).start()
     clear_progress(History(spec.checkpoint).files, spec.generation)
     while not keeper.is_over:
         try:
@@ -235,12 +266,20 @@ def run(spec: KeeperSpec, lock: int) -> None:
                 log.exception("cannot follow the log, and tries again")
             trouble = str(error)
             time.sleep(RETRY)
-        end = time.monotonic() + RETRY
-        while time.monotonic() < end and not keeper.has_news:
-            time.sleep(POLL)
+        keeper.wait()
+    keeper.close()
     _retract(spec)
     if not (spec.cache.path / LOCK).exists():  # a fetch may have made the directory again
         spec.cache.delete()
+
+
+def _hear(keeper: Keeper, inbox: Inbox) -> None:
+    while True:
+        try:
+            for told in inbox.take():
+                keeper.hear(told)
+        except (ValueError, LookupError, TypeError):  # of another version, which it outlived
+            log.exception("a task told something that means nothing")
 
 
 def _retract(spec: KeeperSpec) -> None:
@@ -250,15 +289,16 @@ def _retract(spec: KeeperSpec) -> None:
 
 
 def main() -> None:
-    """`python -m godwit.worker.keeper SPEC PID STARTED LOCK`: end with the process PID, at once.
+    """`python -m godwit.worker.keeper PID STARTED LOCK HOST`: end with the process PID, at once.
 
-    LOCK is a descriptor of the locked file.
+    LOCK is a descriptor of the locked file, HOST the executor's address. What it is to keep comes
+    by its input, since others may see a command line.
     """
-    spec, executor = KeeperSpec.from_text(sys.argv[1]), Process(*map(int, sys.argv[2:4]))
+    spec, executor = KeeperSpec.from_text(sys.stdin.read()), Process(*map(int, sys.argv[1:3]))
     logging.basicConfig(format="%(asctime)s %(message)s")
     os.nice(NICE)
     threading.Thread(target=_end_with, args=(executor, spec), daemon=True).start()
-    run(spec, int(sys.argv[4]))
+    run(spec, int(sys.argv[3]), sys.argv[4])
 
 
 def _end_with(executor: Process, spec: KeeperSpec) -> None:

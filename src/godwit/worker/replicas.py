@@ -5,7 +5,7 @@ what it has. The file is a hint: nothing is lost with it, and what it does not s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from godwit.errors import DamagedFileError
@@ -45,12 +45,19 @@ class Share:
         return cls(slices, files)
 
 
+def replicas_on(executor: ExecutorId, intent: Intent) -> frozenset[WorkerId]:
+    """The workers whose replicas an executor is to keep."""
+    replicas = intent.placement.placement.replicas if intent.placement else ()
+    return frozenset(worker for worker, group in by_worker(replicas) if executor in group)
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """The files that an executor should have: of its own workers, and of those it stands by for."""
 
     own: Mapping[str, FileRef]
     replicas: Mapping[WorkerId, Share]
+    holders: Mapping[WorkerId, Sequence[ExecutorId]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, executor: ExecutorId, intent: Intent, manifest: Manifest) -> Self:
@@ -61,10 +68,24 @@ class Needs:
                 own |= Share.of(worker, intent, manifest).files
         replicas = {
             worker: Share.of(worker, intent, manifest)
-            for worker, executors in by_worker(placement.replicas if placement else ())
-            if executor in executors
+            for worker in sorted(replicas_on(executor, intent))
         }
-        return cls(own, replicas)
+        holders = {
+            worker: (placement.homes[worker], *placement.replicas[worker])
+            for worker in replicas
+            if placement is not None
+        }
+        return cls(own, replicas, holders)
+
+    def sources(self, name: str) -> tuple[ExecutorId, ...]:
+        """The executors that may have a file of a replica: those that run its worker first."""
+        found = [self.holders[worker] for worker, one in self.replicas.items() if name in one.files]
+        return tuple(dict.fromkeys(one for group in found for one in group))
+
+    def kept(self, chosen: Mapping[str, FileRef]) -> frozenset[WorkerId]:
+        """The workers of whose replicas all files are chosen, or here for others."""
+        here = chosen.keys() | self.own.keys()
+        return frozenset(w for w, share in self.replicas.items() if share.files.keys() <= here)
 
     def affordable(self, room: int) -> dict[str, FileRef]:
         """The files of replicas to keep, if `room` bytes are there for all.
@@ -87,8 +108,9 @@ class Needs:
 class KeeperProgress:
     """What one executor says of its replicas, by worker.
 
-    `epoch` is the newest that it knew. It has fetched `bytes` and used `seconds` of processor time
-    since its process `pid` started. `failed` are files that it could not fetch.
+    `epoch` is the newest that it knew. Since its process `pid` started, it has fetched `bytes` from
+    the checkpoint, `received` others from peers, and used `seconds` of processor time. `failed` are
+    files that it could not fetch. Peers reach it at `address`, if they can.
     """
 
     executor: ExecutorId
@@ -98,6 +120,8 @@ class KeeperProgress:
     bytes: int
     seconds: float
     failed: Sequence[str] = ()
+    address: str = ""
+    received: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -108,6 +132,8 @@ class KeeperProgress:
             "bytes": self.bytes,
             "seconds": self.seconds,
             "failed": list(self.failed),
+            "address": self.address,
+            "received": self.received,
         }
 
     @classmethod

@@ -37,6 +37,9 @@ from godwit.state.timed import NEVER, WatermarkSpan, is_timed, key_hashes, pendi
 from godwit.state.view import Own, View
 from godwit.storage.store import Store
 from godwit.worker.event_time import count, on_time
+from godwit.worker.executor_process import executor_id
+from godwit.worker.neighbours import Neighbours, tell_written
+from godwit.worker.peer_source import PeerSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Work:
     span: WatermarkSpan = NEVER  # the operator's watermarks of the epoch before and of this one
     ahead: Ahead | None = None
     prefold: Prefold | None = None  # records come folded
+    neighbours: Neighbours | None = None  # if replicas are kept
 
     def run(
         self,
@@ -76,8 +80,9 @@ class Work:
         clock: Callable[[], float] = perf_counter,
     ) -> Receipt:
         """Do the work of `worker` on its records, which may carry their key's hash in `_hash`."""
+        attempt = _Attempt(self, worker, clock)
         try:
-            return _Attempt(self, worker, clock).run(batches)
+            return attempt.run(batches)
         except OperatorError as error:
             located = OperatorError(
                 error.operator, error.key, error.cause, epoch=self.epoch, worker=worker
@@ -85,6 +90,8 @@ class Work:
             return Receipt(worker, failure=located)
         except GodwitError as error:  # such as a damaged file: to try again would not help
             return Receipt(worker, failure=error)
+        finally:
+            attempt.close()
 
 
 class _Attempt:
@@ -93,7 +100,8 @@ class _Attempt:
         self.clock = clock
         self.operator = work.prefold.operator if work.prefold else work.operator
         self.worker = worker
-        self.files = work.cache.open(work.store)
+        self.near = _near(work.neighbours, worker)
+        self.files = work.cache.open(work.store, near=self.near)
         self.token = uuid.uuid4().hex[:12]
         self.seconds: dict[str, float] = {}
 
@@ -149,6 +157,10 @@ class _Attempt:
             seconds=self.seconds,
         )
 
+    def close(self) -> None:
+        if self.near is not None:
+            self.near.close()
+
     def _check_own(self, hashes: Hashes) -> None:
         """Nobody but the worker of a bin may change it: two deltas of an epoch share no key, and
         runs that cannot have a key are not searched for it."""
@@ -196,7 +208,7 @@ class _Attempt:
         files: list[WrittenFile] = []
         for part in parts:
             written = state_file.write(
-                self.work.store,
+                self.files,
                 f"{directory}/{self._stem(kind)}-{len(files)}.arrow",
                 spec,
                 part,
@@ -208,7 +220,14 @@ class _Attempt:
             self.files.add(written.ref)
             files.append(written)
             del part  # while the next one is made
+        self._tell([written.ref for written in files])
         return files
+
+    def _tell(self, refs: Sequence[FileRef]) -> None:
+        """Let the keeper of this executor send what was written to others, meanwhile."""
+        near = self.work.neighbours
+        if refs and near is not None and near.key is not None and near.chains.get(self.worker):
+            tell_written(self.work.cache.path, refs, self.worker, near.chains[self.worker])
 
     def _due(self, spec: TableSpec) -> Sequence[Merge]:
         return self.work.merges.get(spec.name, {}).get(self.worker, ())
@@ -253,6 +272,14 @@ class _Attempt:
         start = self.clock()
         yield
         self.seconds[part] = round(self.clock() - start, 4)
+
+
+def _near(neighbours: Neighbours | None, worker: WorkerId) -> PeerSource | None:
+    """Where a worker's files may be nearer than in the checkpoint."""
+    if neighbours is None or neighbours.key is None or not neighbours.addresses:
+        return None
+    executor = executor_id()
+    return PeerSource(neighbours.key, executor, neighbours.nearest(worker, executor))
 
 
 def _within(slices: int, run: Run, spec: TableSpec) -> Run:

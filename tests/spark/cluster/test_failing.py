@@ -14,20 +14,23 @@ from godwit.model.ids import WorkerId
 from godwit.placement.placement_state import LAG
 from godwit.placement.slots import Placement
 from godwit.worker.replicas import Share
-from tests.support.cluster.failing import EVENTS, SEED, stages
+from tests.support.cluster.failing import EVENTS, REPLICATION, SEED, stages
 from tests.support.cluster.running import PRINTED, check, check_state, fetched, once, places, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, java: str) -> Path:
+@pytest.fixture(scope="module", params=["pull", "chain"])
+def home(
+    tmp_path_factory: pytest.TempPathFactory, java: str, request: pytest.FixtureRequest
+) -> Path:
     def fill(home: Path) -> None:
         (home / SEED).write_text(str(random.randrange(1 << 32)))
+        (home / REPLICATION).write_text(request.param)
         run("tests.support.cluster.failing", home, java, -signal.SIGKILL)
         run("tests.support.cluster.failing", home, java)
 
-    return once(tmp_path_factory, "failing", fill)
+    return once(tmp_path_factory, f"failing-{request.param}", fill)
 
 
 @pytest.fixture(autouse=True)

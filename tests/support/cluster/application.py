@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import godwit as gw
+from godwit.model.options import Replication
 from lab.tools.executors import processes
 from tests.support.kills.application import QUICK_SQL
 
@@ -51,7 +52,12 @@ def main(home: Path, java: str) -> None:
 
 
 def start(
-    spark: SparkSession, home: Path, workers: int = 2, replicas: int = 0, bins: int = BINS
+    spark: SparkSession,
+    home: Path,
+    workers: int = 2,
+    replicas: int = 0,
+    bins: int = BINS,
+    replication: Replication = "pull",
 ) -> gw.Query:
     source = spark.readStream.format("rate-micro-batch")
     rows = source.options(rowsPerBatch=ROWS, numPartitions=2).load()
@@ -62,7 +68,9 @@ def start(
         .start(
             home / "checkpoint",
             workers=workers,
-            options=gw.Options(bins=bins, replicas=replicas, retention=1000),
+            options=gw.Options(
+                bins=bins, replicas=replicas, replication=replication, retention=1000
+            ),
             initial={"counts": spark.range(KNOWN).selectExpr("id AS k", "id AS n")},
         )
     )

@@ -2,7 +2,8 @@
 
 It counts by key, three workers with a replica each. What happened is left in HOME/events.json: by
 name, the epoch before it, the placement of that, the epoch that all replicas had, the epoch in
-which the query had got over it, and what there is to say of it; HOME/seed decides what is random.
+which the query had got over it, and what there is to say of it; HOME/seed decides what is random,
+and HOME/replication how replicas come.
 In the end it kills itself, while a handover is open; started again, it goes on for some epochs.
 """
 
@@ -25,6 +26,7 @@ import godwit as gw
 from godwit.api.handles import Handover
 from godwit.log.history import History
 from godwit.log.intent import Intent
+from godwit.model.options import Replication
 from godwit.placement.slots import Placement
 from godwit.worker.replicas import read_reports
 from lab.tools.executors import processes
@@ -32,6 +34,7 @@ from tests.support.cluster.application import CONF, assert_open, start
 
 EVENTS = "events.json"
 SEED = "seed"
+REPLICATION = "replication"
 WORKERS = 3
 BINS = 256
 MIXED = gw.Routing(
@@ -121,7 +124,8 @@ def main(home: Path, java: str) -> None:
     options = {f"spark.{side}.extraJavaOptions": java for side in ("driver", "executor")}
     builder = SparkSession.builder.master(f"local-cluster[{WORKERS},1,1024]")
     spark = builder.config(map=CONF | MORE | options).getOrCreate()
-    query = start(spark, home, workers=WORKERS, replicas=1, bins=BINS)
+    way: Replication = "chain" if (home / REPLICATION).read_text() == "chain" else "pull"
+    query = start(spark, home, workers=WORKERS, replicas=1, bins=BINS, replication=way)
     story = Story(spark, query, History(home / "checkpoint"))
     if not (home / EVENTS).exists():
         live(story, int((home / SEED).read_text()))
