@@ -47,6 +47,7 @@ EXEMPT = {
     "spark/sinks/files.py": "directories that Spark writes and a sink shows as a whole",
     "spark/sinks/lake_sink.py": OUTPUTS,
     "state/cache.py": CACHE,
+    "state/copying.py": CACHE,
     "state/output.py": OPENED,
     "state/rate_limit.py": CACHE,
     "testing/simulation.py": CACHE,

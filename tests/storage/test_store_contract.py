@@ -178,24 +178,15 @@ def _die_writing(store: Store, name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_writing_much(store: Store, name: str) -> None:
-    with store.write(name) as target:
-        for _ in range(5):
-            target.write(bytes(PART // 2))  # some of it has been sent
-        target.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def _die_creating(store: Store, name: str) -> None:
     def die(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # the bytes are there, the name not
 
-    os.fsync = die
-    with patch.object(object_store, "condition", die):
+    with patch.object(os, "fsync", die), patch.object(object_store, "condition", die):
         store.create(name, b"half")
 
 
-@pytest.mark.parametrize("die", [_die_writing, _die_writing_much, _die_creating])
+@pytest.mark.parametrize("die", [_die_writing, _die_creating])
 def test_nothing_is_seen_of_a_file_whose_writer_was_killed(
     store: Store, die: Callable[[Store, str], None]
 ) -> None:
@@ -214,6 +205,26 @@ def test_nothing_is_seen_of_a_file_whose_writer_was_killed(
     assert store.drafts("") == []
     store.create("state/1.arrow", b"whole")
     assert store.read("state/1.arrow") == b"whole"
+
+
+def _die_writing_much(store: Store, name: str) -> None:
+    with store.write(name) as target:
+        for _ in range(5):
+            target.write(bytes(PART // 2))  # some of it has been sent
+        target.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_nothing_is_seen_of_a_large_file_whose_writer_was_killed(store: Store) -> None:
+    context = forks()
+    process = context.Process(target=_die_writing_much, args=(store, "state/1.arrow"))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not store.exists("state/1.arrow")
+    assert store.list_files("") == []
+    with pytest.raises(FileNotFoundError):
+        store.read("state/1.arrow")
 
 
 # -- read ------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ class _Attempt:
         files: list[WrittenFile] = []
         for part in parts:
             written = state_file.write(
-                self.work.store,
+                self.files,
                 f"{directory}/{self._stem(kind)}-{len(files)}.arrow",
                 spec,
                 part,
