@@ -59,6 +59,8 @@ from godwit.spark.sinks.sink import Sink
 from godwit.spark.sinks.table import table
 from godwit.spark.spark_checkpoint import SparkCheckpoint, spark_checkpoint
 from godwit.spark.state_reader import read_state
+from godwit.storage.location import local_store, object_store
+from godwit.storage.store import Store
 
 __all__ = [
     "Aggregate",
@@ -99,6 +101,7 @@ __all__ = [
     "Sliding",
     "Span",
     "SparkCheckpoint",
+    "Store",
     "Strategy",
     "Stream",
     "UnreadFiles",
@@ -125,10 +128,12 @@ __all__ = [
     "iceberg",
     "kafka",
     "last",
+    "local_store",
     "matched",
     "max",
     "memory",
     "min",
+    "object_store",
     "paced",
     "postgres",
     "query",

@@ -1,6 +1,6 @@
 """What every store promises: one creator wins, files are whole and durable, readers see no drafts.
 
-A new store is a line in `STORES`.
+A new store is a line in `DIRECTORIES`, or a kind of server in `tests/support/object_servers.py`.
 """
 
 import multiprocessing
@@ -13,17 +13,23 @@ from contextlib import suppress
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from godwit.storage import object_store
 from godwit.storage.local import LocalStore
+from godwit.storage.object_store import PART, PIECE
+from godwit.storage.probe import check_store
 from godwit.storage.store import CHUNK, Store
+from tests.support.object_servers import KINDS, ObjectServer
 from tests.support.processes import forks
 
-STORES: dict[str, Callable[[Path], Store]] = {
+DIRECTORIES: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
+    "network": lambda path: LocalStore(path, network=True),
 }
-RACERS, ROUNDS = 6, 10
+RACERS = 6
 ODD = (
     "a b.json",
     "größe/münze.arrow",
@@ -38,11 +44,23 @@ ODD = (
 )
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    made = STORES[request.param](tmp_path / "store")
+@pytest.fixture(params=[*DIRECTORIES, *KINDS])
+def store(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    object_server: Callable[[str], ObjectServer],
+) -> Store:
+    if request.param in KINDS:
+        return object_server(request.param).store()
+    made = DIRECTORIES[request.param](tmp_path / "store")
     made.make()
     return made
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How often to race; SeaweedFS takes a second for a name that several want."""
+    return 3 if request.node.callspec.params["store"] == "seaweed" else 10
 
 
 def put(store: Store, name: str, *parts: bytes) -> None:
@@ -63,9 +81,11 @@ def test_a_file_is_created_once_and_the_second_create_changes_nothing(store: Sto
     assert store.drafts("") == []
 
 
-def _create(store: Store, me: int, start: Barrier, wins: "multiprocessing.Queue[int]") -> None:
+def _create(
+    store: Store, me: int, rounds: int, start: Barrier, wins: "multiprocessing.Queue[int]"
+) -> None:
     content = bytes([me]) * 100_000
-    for number in range(ROUNDS):
+    for number in range(rounds):
         start.wait()
         try:
             store.create(f"log/{number}.json", content)
@@ -77,26 +97,30 @@ def _create(store: Store, me: int, start: Barrier, wins: "multiprocessing.Queue[
             wins.put(number)
 
 
-def test_of_racing_processes_one_creates_a_file_and_all_see_it_whole(store: Store) -> None:
+def test_of_racing_processes_one_creates_a_file_and_all_see_it_whole(
+    store: Store, rounds: int
+) -> None:
     context = forks()
     start, wins = context.Barrier(RACERS), context.Queue()
-    racers = [context.Process(target=_create, args=(store, n, start, wins)) for n in range(RACERS)]
+    racers = [
+        context.Process(target=_create, args=(store, n, rounds, start, wins)) for n in range(RACERS)
+    ]
     for racer in racers:
         racer.start()
-    won = sorted(wins.get(timeout=60) for _ in range(ROUNDS))
+    won = sorted(wins.get(timeout=60) for _ in range(rounds))
     for racer in racers:
         racer.join()
         assert racer.exitcode == 0
     assert wins.empty()
-    assert won == list(range(ROUNDS))
+    assert won == list(range(rounds))
     assert store.drafts("") == []
 
 
-def test_of_racing_threads_one_creates_a_file(store: Store) -> None:
+def test_of_racing_threads_one_creates_a_file(store: Store, rounds: int) -> None:
     start, won = threading.Barrier(RACERS), []
 
     def create(me: int) -> None:
-        for number in range(ROUNDS):
+        for number in range(rounds):
             start.wait()
             with suppress(FileExistsError):
                 store.create(f"{number}.json", bytes([me]) * 1000)
@@ -107,7 +131,7 @@ def test_of_racing_threads_one_creates_a_file(store: Store) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(number for number, _ in won) == list(range(ROUNDS))
+    assert sorted(number for number, _ in won) == list(range(rounds))
     for number, me in won:
         assert store.read(f"{number}.json") == bytes([me]) * 1000
 
@@ -167,11 +191,11 @@ def _die_writing(store: Store, name: str) -> None:
 
 
 def _die_creating(store: Store, name: str) -> None:
-    def die(fd: Any) -> None:
+    def die(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # the bytes are there, the name not
 
-    os.fsync = die
-    store.create(name, b"half")
+    with patch.object(os, "fsync", die), patch.object(object_store, "condition", die):
+        store.create(name, b"half")
 
 
 @pytest.mark.parametrize("die", [_die_writing, _die_creating])
@@ -195,10 +219,32 @@ def test_nothing_is_seen_of_a_file_whose_writer_was_killed(
     assert store.read("state/1.arrow") == b"whole"
 
 
+def _die_writing_much(store: Store, name: str) -> None:
+    with store.write(name) as target:
+        for _ in range(5):
+            target.write(bytes(PART // 2))  # some of it has been sent
+        target.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_nothing_is_seen_of_a_large_file_whose_writer_was_killed(store: Store) -> None:
+    context = forks()
+    process = context.Process(target=_die_writing_much, args=(store, "state/1.arrow"))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not store.exists("state/1.arrow")
+    assert store.list_files("") == []
+    with pytest.raises(FileNotFoundError):
+        store.read("state/1.arrow")
+
+
 # -- read ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7])
+@pytest.mark.parametrize(
+    "size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, PIECE, PIECE + 1, PART - 1, PART, 2 * PART + 7]
+)
 def test_a_file_is_read_whole_in_ranges_in_chunks_and_mapped(store: Store, size: int) -> None:
     content = os.urandom(size)
     put(store, "file", content[: size // 3], content[size // 3 :])
@@ -295,3 +341,13 @@ def test_a_pickled_store_is_the_same_store(store: Store) -> None:
     assert hash(other) == hash(store)
     assert other.read("1") == b"1"
     assert store.modified("1") == other.modified("1")
+
+
+# -- the probe -------------------------------------------------------------------------------------
+
+
+def test_the_probe_lets_it_pass_and_leaves_nothing(store: Store) -> None:
+    store.create("log/1", b"1")
+    check_store(store)
+    assert store.list_files("") == ["log/1"]
+    assert store.names("") == ["log"]

@@ -123,6 +123,16 @@ def test_one_runs_and_follows_the_query(sim: Placed, executor: Executor) -> None
     assert os.getsid(pid) == pid
 
 
+def test_the_command_line_tells_nothing_of_the_store(sim: Placed, executor: Executor) -> None:
+    executor.ensure(sim.spec(executor.id))
+    pid = await_epoch(sim, 0).pid
+    command = Path(f"/proc/{pid}/cmdline").read_text().strip("\0").split("\0")
+    assert command[1:3] == ["-m", "godwit.worker.keeper"]
+    *numbers, host = command[3:]
+    assert all(one.isdecimal() for one in numbers)
+    assert host == "127.0.0.1"
+
+
 def test_it_opens_a_port_only_if_it_has_a_key(sim: Placed, executor: Executor) -> None:
     """On the address of its executor; and nobody sees the key on a command line."""
     spec = sim.spec(executor.id, key=PeerKey.make())
