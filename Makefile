@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo shop check test soak flakes bench experiments lint java
+.PHONY: demo shop check test hosts soak flakes bench experiments lint java
 .NOTPARALLEL:
 
 demo: java $(STAMP)
@@ -24,11 +24,15 @@ shop: java $(STAMP)
 # What one runs while working. Without Java: a test that starts Spark unmarked fails here.
 check: $(STAMP)
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	JAVA_HOME=/nowhere $(PYTEST) -m "not spark"; tests=$$?; \
+	JAVA_HOME=/nowhere $(PYTEST) -m "not spark and not hosts"; tests=$$?; \
 	wait $$lint || { echo "make lint has failed: see above"; exit 1; }; exit $$tests
 
 test: java lint
-	$(PYTEST)
+	$(PYTEST) -m "not hosts"
+
+# On several hosts that this machine pretends to be, as root.
+hosts: java $(STAMP)
+	$(BIN)/pytest -m hosts
 
 # Searches and random stories, far longer than in the other tiers: for nights.
 soak: java $(STAMP)

@@ -57,10 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
         memory=arguments.memory,
         say=note,
     )
+    if arguments.on not in cluster.names:
+        known = ", ".join(cluster.names)
+        raise ConfigError(f"no host is called '{arguments.on}': {known}")
     with cluster:
-        names = [host.name for host in cluster.hosts]
-        if arguments.on not in names:
-            raise ConfigError(f"no host is called '{arguments.on}': {', '.join(names)}")
         host = cluster.hosts[arguments.on]
         note(f"{' '.join(arguments.words)} runs on {host.name}, {host.address}")
         here = Path.cwd()

@@ -27,6 +27,7 @@ class Cluster:
         workers: int,
         readable: Sequence[Path] = (),
         *,
+        shared: Sequence[Path] = (),
         store: bool = True,
         proxied: bool = False,
         others: Sequence[str] = (),
@@ -37,8 +38,8 @@ class Cluster:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.workers = [f"worker-{number + 1}" for number in range(workers)]
-        names = [DRIVER, MASTER, *self.workers, *([STORE] if store else []), *others]
-        self.hosts = Hosts(names, readable, skews=skews)
+        self.names = [DRIVER, MASTER, *self.workers, *([STORE] if store else []), *others]
+        self.hosts = Hosts(self.names, readable, shared=shared, skews=skews)
         self._offer = (workers, cores, memory, lost_after)
         self._with_store = store
         self._proxied = proxied

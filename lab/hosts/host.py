@@ -41,13 +41,13 @@ class Host:
     def up(self) -> bool:
         return self._namespaces is not None
 
-    def boot(self, readable: Sequence[Path], alive: int) -> None:
-        """Start it, and keep `alive`, a file descriptor, open as long as it has processes."""
+    def boot(self, seen: Sequence[str], alive: int) -> None:
+        """Start it, and keep `alive`, a file descriptor, open as long as it has processes. `seen`
+        is what `init` says of it."""
         new = ("--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
         first = (sys.executable, "-S", "-I", init.__file__, self.name, self.disk, self.disk.parent)
-        hidden = [path for path in readable if path.is_relative_to(init.OWN)]
         self._namespaces = subprocess.Popen(
-            ["unshare", *new, "--", *map(str, [*first, *hidden])],
+            ["unshare", *new, "--", *map(str, [*first, *seen])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -55,7 +55,9 @@ class Host:
             start_new_session=True,  # who interrupts a program at the terminal ends no host
         )
         assert self._namespaces.stdout
-        self._first = int(self._namespaces.stdout.readline())
+        if not (first_process := self._namespaces.stdout.readline()):
+            raise RuntimeError(f"host {self.name} does not start: see what it has said")
+        self._first = int(first_process)
         self._network.plug_in(self.name, self._first)
 
     def kill(self) -> None:

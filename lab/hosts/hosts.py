@@ -25,8 +25,9 @@ SWITCH: Final = 'echo; cat; exec rm -rf "$0"'
 class Hosts:
     """Hosts by name, each with an address, a disk and processes of its own, on one network.
 
-    They share nothing that they can write to. `readable` are directories that they all see, such
-    as the input of a file source; the machine's own files they see as well, but for its /tmp.
+    They see the machine's files, but for its /tmp, and can write to none. `readable` are
+    directories that they all see wherever these are, such as the input of a file source. `shared`
+    ones they can write to, too, as to a network filesystem whose clients all see the same at once.
     `skews` are seconds by which the clocks of some are ahead. Everything ends with the context, and
     also if this process is killed.
     """
@@ -36,12 +37,14 @@ class Hosts:
         names: Sequence[str],
         readable: Sequence[Path] = (),
         *,
+        shared: Sequence[Path] = (),
         rate: int = GIGABIT,
         skews: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._names = names
         installed = (ROOT, Path(sys.prefix), Path(sys.base_prefix))
-        self._readable = [path.resolve() for path in (*installed, *readable)]
+        self._seen = [str(path.resolve()) for path in (*installed, *readable)]
+        self._seen += [f"+{path.resolve()}" for path in shared]
         self._rate = rate
         self._skews = skews
         self._stack = ExitStack()
@@ -89,7 +92,7 @@ class Hosts:
 
     def boot(self, name: str) -> None:
         """Start a host that was killed, with what it had on its disk."""
-        self[name].boot(self._readable, self._alive)
+        self[name].boot(self._seen, self._alive)
 
     def cut(self, one: str, other: str) -> None:
         """Lose whatever two hosts send to each other; all others still reach both."""

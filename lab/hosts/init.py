@@ -1,8 +1,9 @@
-"""The first process of a host: `python init.py NAME DISK SCRATCH READABLE...`, in new namespaces.
+"""The first process of a host, in new namespaces: `python init.py NAME DISK SCRATCH SEEN...`
 
 It makes the machine's files read-only, puts the host's own ones over them, says which process it is
 to the machine, and ends when its standard input does. With it the kernel ends all processes of the
-host, whoever started them.
+host, whoever started them. SEEN are directories of the machine that stay in sight; with a + before
+it, one may be written to.
 """
 
 import ctypes
@@ -28,13 +29,11 @@ class _Attributes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "namespace")]
 
 
-def main(name: str, disk: str, scratch: str, *readable: str) -> None:
+def main(name: str, disk: str, scratch: str, *seen: str) -> None:
     process = os.readlink("/proc/self")  # as the machine numbers it, whose /proc this still is
     socket.sethostname(name)
-    for path in readable:  # those on the machine's /tmp: they would be out of sight
-        place = disk + path.removeprefix(str(OWN))
-        os.makedirs(place, exist_ok=True)
-        _mount(path, place, flags=_BIND_ALL)
+    # Held open, since what they are below of will be out of sight.
+    kept = {path: os.open(path.removeprefix("+"), os.O_PATH) for path in seen}
     _attributes("/", _Attributes(set=_READ_ONLY), _RECURSIVE)
     _mount(f"{disk}.hosts", "/etc/hosts", flags=_BIND)
     _mount(disk, str(OWN), flags=_BIND_ALL)
@@ -43,6 +42,12 @@ def main(name: str, disk: str, scratch: str, *readable: str) -> None:
         _mount("tmpfs", scratch, "tmpfs", _READ_ONLY)
     for path in EMPTY:
         _mount("tmpfs", path, "tmpfs")
+    for path, descriptor in kept.items():
+        place = path.removeprefix("+")
+        os.makedirs(place, exist_ok=True)
+        _mount(f"/proc/self/fd/{descriptor}", place, flags=_BIND_ALL)
+        if path != place:
+            _attributes(place, _Attributes(clear=_READ_ONLY), 0)
     _mount("sysfs", "/sys", "sysfs", _READ_ONLY)  # that of this host's network
     _mount("proc", "/proc", "proc")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans come here, and leave nothing behind

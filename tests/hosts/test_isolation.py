@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CalledProcessError
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -19,6 +21,13 @@ from tests.support.hosts.waiting import until
 
 HOUR = 3600
 LINK = [sys.executable, "-m", "tests.support.hosts.link"]
+
+
+@pytest.fixture(scope="module")
+def hosts(_namespaces: None) -> Iterator[Hosts]:
+    """The same for all, since none of them is lost here."""
+    with Hosts(["a", "b", "c"]) as hosts:
+        yield hosts
 
 
 def test_a_host_has_a_name_and_an_address_and_knows_the_others(hosts: Hosts) -> None:
@@ -48,6 +57,20 @@ def test_all_see_one_input_which_grows_and_which_none_can_change(tmp_path: Path)
         assert [host.run(["cat", tmp_path / "part"]) for host in hosts] == ["one", "one"]
         with pytest.raises(CalledProcessError):
             hosts["a"].run(["touch", tmp_path / "mine"])
+
+
+@pytest.mark.parametrize("base", ["/tmp", "/var/tmp", str(Path.home())])
+def test_only_what_is_shared_can_be_written_to_by_all(base: str) -> None:
+    with (
+        TemporaryDirectory(dir=base) as shared,
+        TemporaryDirectory(dir=base) as other,
+        Hosts(["a", "b"], [Path(other)], shared=[Path(shared)]) as hosts,
+    ):
+        hosts["a"].run(["touch", f"{shared}/mine"])
+        assert hosts["b"].run(["ls", shared]) == "mine\n"
+        assert Path(shared, "mine").exists()
+        with pytest.raises(CalledProcessError):
+            hosts["a"].run(["touch", f"{other}/mine"])
 
 
 def test_a_host_sees_its_own_processes_only(hosts: Hosts) -> None:

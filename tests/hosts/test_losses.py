@@ -7,7 +7,7 @@ import pytest
 
 from lab.hosts.host import Host
 from lab.hosts.hosts import Hosts
-from tests.support.hosts.waiting import until, until_listening
+from tests.support.hosts.waiting import said, until, until_listening
 
 LINK = [sys.executable, "-m", "tests.support.hosts.link"]
 
@@ -42,7 +42,7 @@ def test_with_a_host_all_of_its_processes_end(hosts: Hosts) -> None:
 
 def test_a_killed_host_says_no_farewell(listening: Hosts) -> None:
     waiting = listening["b"].start([*LINK, "wait", "a"], stdin=PIPE, stdout=PIPE, text=True)
-    assert waiting.stdout.readline() == "connected\n"
+    assert said(waiting) == "connected\n"
     listening["a"].kill()
     assert waiting.communicate("\n")[0] == "timed out\n"
 
@@ -82,7 +82,7 @@ def test_a_partition_isolates_a_host_until_it_is_healed(listening: Hosts) -> Non
 
 def test_a_connection_outlives_a_partition(listening: Hosts) -> None:
     waiting = listening["b"].start([*LINK, "wait", "a"], stdin=PIPE, stdout=PIPE, text=True)
-    assert waiting.stdout.readline() == "connected\n"
+    assert said(waiting) == "connected\n"
     listening["a"].partition()
     listening["a"].heal()
     assert waiting.communicate("\n")[0] == "timed out\n"  # and neither refused nor closed

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.hosts import clock
 from lab.hosts.fault import Fault
 from lab.hosts.hosts import Hosts
 from lab.hosts.s3_server import S3Server
 from tests.support.hosts.s3 import Client, ask, create, get, put
 
+MINUTES_10 = 600  # in seconds
 KEYS = [f"key-{number}" for number in range(100)]
 
 
@@ -143,3 +145,18 @@ def test_a_store_that_was_killed_has_kept_what_it_acknowledged() -> None:
         assert [one.value for one in ask(hosts["a"], *map(get, KEYS), retries=5)] == [
             "value"
         ] * len(KEYS)
+
+
+def test_a_client_whose_clock_is_an_hour_off_is_refused() -> None:
+    if clock.faketime() is None:
+        pytest.skip(clock.INSTALL)
+    skews = {"early": MINUTES_10, "late": -MINUTES_10, "far": 6 * MINUTES_10}
+    with Hosts(["store", *skews], skews=skews) as hosts:
+        server = S3Server(hosts["store"])
+        outcomes = {}
+        for name in skews:
+            hosts[name].variables |= server.variables(proxied=False)
+            (outcomes[name],) = ask(hosts[name], put(name, "value"))
+    assert outcomes["early"].error is None
+    assert outcomes["late"].error is None
+    assert "RequestTimeTooSkewed" in str(outcomes["far"].error)

@@ -56,7 +56,7 @@ def create(key: str, value: str) -> Mapping[str, str]:
 
 
 def put(key: str, value: str) -> Mapping[str, str]:
-    return {"op": "put", "key": key, "value": value}
+    return {"op": "overwrite", "key": key, "value": value}
 
 
 def get(key: str) -> Mapping[str, str]:

@@ -9,22 +9,24 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 
-def do(store: S3Store, op: str, key: str, value: str = "") -> Mapping[str, Any]:
+Operation = Literal["create", "overwrite", "get"]
+
+
+def do(store: S3Store, op: Operation, key: str, value: str = "") -> Mapping[str, Any]:
     """Its value or its error, and the seconds that it took."""
     began, said, error = time.monotonic(), None, None
     try:
         if op == "get":
             said = bytes(obstore.get(store, key).bytes()).decode()
         else:
-            mode = "create" if op == "create" else "overwrite"
-            obstore.put(store, key, value.encode(), mode=mode)
+            obstore.put(store, key, value.encode(), mode=op)
     except (BaseError, OSError) as raised:
         error = f"{type(raised).__name__}: {raised}"
     return {"value": said, "error": error, "seconds": time.monotonic() - began}

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from subprocess import Popen
 from typing import Final
 
 from lab.hosts.host import Host
@@ -16,6 +17,12 @@ def until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < end, "it has not happened"
         time.sleep(0.01)
+
+
+def said(process: Popen[str]) -> str:
+    """The next line that a process prints."""
+    assert process.stdout
+    return process.stdout.readline()
 
 
 def until_listening(host: Host) -> None:
