@@ -34,7 +34,7 @@ class Cluster:
         cores: int = 1,
         memory: str = "1g",
         lost_after: int = 60,
-        skews: Mapping[str, float] = MappingProxyType({}),
+        skews: Mapping[str, int] = MappingProxyType({}),
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.workers = [f"worker-{number + 1}" for number in range(workers)]
@@ -60,8 +60,7 @@ class Cluster:
                 (host.disk / "conf").mkdir()
                 (host.disk / "conf/spark-defaults.conf").write_text(settings)
             self._tell({"SPARK_CONF_DIR": "/tmp/conf"})
-            for name in self.workers:
-                self.spark.add_worker(self.hosts[name])
+            self.spark.start_workers(self.hosts[name] for name in self.workers)
             self._stack = stack.pop_all()
         return self
 
@@ -76,8 +75,10 @@ class Cluster:
     def boot(self, name: str) -> None:
         """Start a host that was killed, with what ran there and what it had on its disk."""
         self.hosts.boot(name)
+        if name == MASTER:
+            self.spark.start_master()
         if name in self.workers:
-            self.spark.add_worker(self.hosts[name])
+            self.spark.start_workers([self.hosts[name]])
         if name == STORE:
             self.store.start()
 

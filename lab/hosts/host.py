@@ -4,7 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,16 +24,16 @@ class Host:
     files they can only read. `disk` is its /tmp, as the machine sees it; it outlives the host.
     """
 
-    def __init__(self, name: str, network: Network, scratch: Path, skew: float) -> None:
+    def __init__(self, name: str, network: Network, scratch: Path, skew: int) -> None:
         self.name = name
         self.address = network.address(name)
         self.disk = scratch / name
         self.variables: dict[str, str] = {}  # of the environment of all that is started here
         self._network = network
-        self._skew = skew
         self._namespaces: subprocess.Popen[str] | None = None
         self._first = 0
         self.disk.mkdir()
+        self._clock = clock.skewed(skew, self.disk)
         named = "".join(f"{network.address(one)} {one}\n" for one in network.names)
         Path(f"{self.disk}.hosts").write_text(f"127.0.0.1 localhost\n{named}")
 
@@ -125,7 +125,7 @@ class Host:
             *map(str, command),
         ]
 
-    def _environment(self) -> Mapping[str, str]:
+    def _environment(self) -> dict[str, str]:
         passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         own = {
             "HOME": str(init.OWN),
@@ -134,4 +134,4 @@ class Host:
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": self.address,
         }
-        return passed_on | own | clock.skewed(self._skew) | self.variables
+        return passed_on | own | self._clock | self.variables

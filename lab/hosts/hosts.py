@@ -39,7 +39,7 @@ class Hosts:
         *,
         shared: Sequence[Path] = (),
         rate: int = GIGABIT,
-        skews: Mapping[str, float] = MappingProxyType({}),
+        skews: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._names = names
         installed = (ROOT, Path(sys.prefix), Path(sys.base_prefix))
@@ -69,7 +69,7 @@ class Hosts:
             switch.stdout.readline()
             self.network = Network(switch.pid, self._names, self._rate)
             for name in self._names:
-                host = Host(name, self.network, scratch, self._skews.get(name, 0.0))
+                host = Host(name, self.network, scratch, self._skews.get(name, 0))
                 self._hosts[name] = host
                 stack.callback(host.kill)
                 self.boot(name)

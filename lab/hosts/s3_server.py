@@ -52,8 +52,8 @@ class S3Server:
             "master.telemetry": "false",
             "volume.max": 100,
         }
-        command = [seaweedfs(), "server", "-s3", *(f"-{k}={v}" for k, v in options.items())]
-        Service(host, "s3", command).await_port(_PORT)
+        flags = [f"-{name}={value}" for name, value in options.items()]
+        Service(host, "s3", [seaweedfs(), "server", "-s3", *flags]).await_port(_PORT)
         known = [f"{name}={value}" for name, value in self.variables(proxied=False).items()]
         host.run(["env", *known, sys.executable, "-c", _TRY])
         self.proxy = FaultProxy(host.start, "0.0.0.0", _PORT, _PROXY)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lab.hosts.host import Host
 
-_SECONDS: Final = 60  # until a server must be up
+_SECONDS: Final = 180  # until a server must be up, on a machine that is busy otherwise
 _TOLD: Final = 2000  # characters of what a server has said that an error shows
 
 

@@ -1,6 +1,6 @@
 """Spark's own cluster manager on hosts: a master, and workers that start executors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from lab.hosts.host import SPARK, Host
@@ -28,14 +28,20 @@ class Standalone:
         self._cores = cores
         self._memory = memory
         self._lost_after = f"-Dspark.worker.timeout={lost_after}"
-        self._master = self._deploy(master, "master.Master", "--port", _PORT)
-        self._master.await_said("I have been elected leader")
+        self._master = master
+        self.start_master()
 
-    def add_worker(self, host: Host) -> None:
-        """Start a worker, also on a host that was booted again."""
+    def start_master(self) -> None:
+        """Start the master, also on a host that was booted again; workers come back to it."""
+        master = self._deploy(self._master, "master.Master", "--port", _PORT)
+        master.await_said("I have been elected leader")
+
+    def start_workers(self, hosts: Iterable[Host]) -> None:
+        """Start a worker on each, also if it was booted again."""
         offer = ("--cores", self._cores, "--memory", self._memory, "--work-dir", "/tmp/work")
-        worker = self._deploy(host, "worker.Worker", *offer, self.url)
-        worker.await_said("Successfully registered with master")
+        workers = [self._deploy(host, "worker.Worker", *offer, self.url) for host in hosts]
+        for worker in workers:
+            worker.await_said("Successfully registered with master")
 
     def settings(self) -> Mapping[str, str]:
         """Of an application, which waits at its start for all executors."""

@@ -1,8 +1,9 @@
-"""Connections between hosts: `python -m tests.support.hosts.link WHAT ARGUMENTS...`"""
+"""Connections between hosts: `python -m tests.support.hosts.link ROLE ARGUMENTS...`"""
 
 import socket
 import sys
 import time
+from collections.abc import Callable
 
 PORT = 5000
 
@@ -56,7 +57,13 @@ def send(host: str, amount: str) -> None:
         connection.sendall(bytes(int(amount)))
 
 
+ROLES: dict[str, Callable[..., None]] = {
+    "reach": reach,
+    "wait": wait,
+    "accept": accept,
+    "receive": receive,
+    "send": send,
+}
+
 if __name__ == "__main__":
-    {"reach": reach, "wait": wait, "accept": accept, "receive": receive, "send": send}[sys.argv[1]](
-        *sys.argv[2:]
-    )
+    ROLES[sys.argv[1]](*sys.argv[2:])

@@ -8,6 +8,7 @@ from subprocess import PIPE
 
 from lab.hosts.host import Host
 from lab.hosts.s3_server import BUCKET
+from tests.support.hosts.waiting import said
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Client:
         command = [sys.executable, "-m", "tests.support.hosts.s3_client"]
         self._process = host.start(command, stdin=PIPE, stdout=PIPE, text=True)
         self._tell(json.dumps([BUCKET, retries, timeout, operations]))
-        assert self._process.stdout.readline() == "ready\n"
+        assert said(self._process) == "ready\n"
 
     def begin(self) -> None:
         self._tell("begin")

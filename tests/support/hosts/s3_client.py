@@ -15,7 +15,6 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-
 Operation = Literal["create", "overwrite", "get"]
 
 
