@@ -58,6 +58,7 @@ def test_a_query_outlives_the_host_of_an_executor(story: Story, cluster: Cluster
     driver.epochs(2)
     cluster.hosts["worker-1"].kill()
     driver.answer()
+    assert driver.losses
     cluster.boot("worker-1")
     story.feed(2)
     assert driver.do(["migrate", 4]) == "done"
@@ -73,6 +74,7 @@ def test_a_query_outlives_a_partition_of_an_executor_from_the_driver(
     driver.epochs(2)
     cluster.hosts.cut("driver", "worker-1")
     driver.answer()
+    assert driver.losses
     cluster.hosts.mend("driver", "worker-1")
     story.feed(2)
     story.check(driver)

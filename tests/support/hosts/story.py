@@ -25,7 +25,7 @@ class Driver:
     def __init__(self, host: Host, home: str, directory: Path) -> None:
         self._log = host.disk / "query.log"
         command = [sys.executable, "-m", "tests.support.hosts.query", home, str(directory)]
-        with self._log.open("ab") as log:
+        with self._log.open("wb") as log:
             self._process = host.start(command, stdin=PIPE, stdout=PIPE, stderr=log, text=True)
         self._until(lambda told: "started" in told)
 
@@ -39,6 +39,11 @@ class Driver:
     def do(self, command: Any) -> Any:
         self.begin(command)
         return self.answer()
+
+    @property
+    def losses(self) -> int:
+        """How often executors were lost, as far as it has seen."""
+        return self._log.read_text().count(": lost executor ")
 
     def epochs(self, count: int) -> None:
         """Wait for so many more."""
