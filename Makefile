@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 beside_lint = $(MAKE) --no-print-directory lint & lint=$$!; $(1); tests=$$?; \
 	wait $$lint || { echo "make lint has failed: see above"; exit 1; }; exit $$tests
 
-.PHONY: demo shop check test soak flakes bench experiments lint java
+.PHONY: demo shop check test hosts soak flakes bench experiments lint java
 .NOTPARALLEL:
 
 demo: java $(STAMP)
@@ -27,10 +27,14 @@ shop: java $(STAMP)
 # What one runs while working, with short searches. Without Java: a test that starts Spark unmarked
 # fails here.
 check: $(STAMP)
-	@$(call beside_lint,GODWIT_HYPOTHESIS=brief JAVA_HOME=/nowhere $(PYTEST) -m "not spark")
+	@$(call beside_lint,GODWIT_HYPOTHESIS=brief JAVA_HOME=/nowhere $(PYTEST) -m "not spark and not hosts")
 
 test: java $(STAMP)
-	@$(call beside_lint,$(PYTEST))
+	@$(call beside_lint,$(PYTEST) -m "not hosts")
+
+# On several hosts that this machine pretends to be, as root.
+hosts: java $(STAMP)
+	$(BIN)/pytest -m hosts
 
 # Searches and random stories, far longer than in the other tiers: for nights.
 soak: java $(STAMP)

@@ -1,13 +1,13 @@
-"""The lab's one command: `python -m lab run`, `experiment` and `bench`."""
+"""The lab's one command: `python -m lab run`, `experiment`, `bench` and `hosts`."""
 
 import sys
 from collections.abc import Sequence
 
 from godwit.cli import Parser, run_command
-from lab import bench_command, experiment_command
+from lab import bench_command, experiment_command, hosts_command
 from lab import run_command as workload_command
 
-COMMANDS = (workload_command, experiment_command, bench_command)
+COMMANDS = (workload_command, experiment_command, bench_command, hosts_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -39,8 +39,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Tests of these directories; they start Spark as well.
-TIERS = {"tests/spark/cluster/": "cluster", "tests/spark/kills/": "kill"}
+# The markers of all tests of these directories.
+TIERS = {
+    "tests/spark/cluster/": ("cluster", "spark"),
+    "tests/spark/kills/": ("kill", "spark"),
+    "tests/hosts/": ("hosts",),
+}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,10 +52,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests by their directory, and searches, which go on at night; then share out to
     processes those that were asked for."""
     for item in items:
-        for directory, tier in TIERS.items():
+        for directory, markers in TIERS.items():
             if item.nodeid.startswith(directory):
-                item.add_marker(tier)
-                item.add_marker("spark")
+                for marker in markers:
+                    item.add_marker(marker)
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("soak")
     yield
