@@ -1,11 +1,15 @@
-"""A Kafka cluster."""
+"""A Kafka cluster, and places for outputs."""
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from godwit.spark.sinks import lake_sink
 from tests.support import kafka
+from tests.support.sink_places import PLACES, Place, opened
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +30,17 @@ def topic(kafka_cluster: str) -> str:
     name = f"t{uuid.uuid4().hex}"
     kafka.make_topics(kafka_cluster, [name, f"{name}-godwit"])
     return name
+
+
+@pytest.fixture(params=PLACES)
+def place(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Place]:
+    """A place for outputs, of each kind."""
+    if "large" in request.param:
+        monkeypatch.setattr(lake_sink, "LARGE", 1)
+    yield from opened(request.param, request, spark, tmp_path, capsys)
