@@ -60,6 +60,8 @@ from godwit.spark.sinks.sink import Sink
 from godwit.spark.sinks.table import table
 from godwit.spark.spark_checkpoint import SparkCheckpoint, spark_checkpoint
 from godwit.spark.state_reader import read_state
+from godwit.storage.location import local_store, object_store
+from godwit.storage.store import Store
 
 __all__ = [
     "Aggregate",
@@ -100,6 +102,7 @@ __all__ = [
     "Sliding",
     "Span",
     "SparkCheckpoint",
+    "Store",
     "Strategy",
     "Stream",
     "UnreadFiles",
@@ -127,10 +130,12 @@ __all__ = [
     "iceberg",
     "kafka",
     "last",
+    "local_store",
     "matched",
     "max",
     "memory",
     "min",
+    "object_store",
     "paced",
     "postgres",
     "query",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from inspect import signature
-from os import PathLike
 from typing import TYPE_CHECKING, Never
 
 from godwit.api.query import Query
@@ -16,6 +15,7 @@ from godwit.spark.epoch import Listener
 from godwit.spark.initial_state import Initial
 from godwit.spark.spark_checkpoint import SparkCheckpoint
 from godwit.spark.start import start
+from godwit.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,7 +68,7 @@ class Job:
 
     def start(
         self,
-        checkpoint: str | PathLike[str],
+        checkpoint: Location,
         *,
         workers: int | None = None,
         trigger: Trigger | None = None,
@@ -82,6 +82,8 @@ class Job:
     ) -> Query:
         """Start the query, or go on with the one in `checkpoint`.
 
+        - `checkpoint`: a path, a URL such as `s3://bucket/query`, or what `object_store` and
+          `local_store` make.
         - `workers`: by default what the checkpoint says; in a new one Spark's default parallelism.
           A number counts at the first start that names it. Later starts that name it again leave
           the routing as migrations have made it.

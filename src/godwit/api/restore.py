@@ -1,11 +1,10 @@
 """Rolling a checkpoint back."""
 
-from os import PathLike
-
 from godwit.log.restore import restore as roll_back
+from godwit.storage.location import Location
 
 
-def restore(checkpoint: str | PathLike[str], epoch: int) -> None:
+def restore(checkpoint: Location, epoch: int) -> None:
     """Roll a checkpoint back to the end of a retained epoch; the next start goes on from there.
 
     A running query is fenced off. What came after the epoch is moved to `godwit/undone/`, also the

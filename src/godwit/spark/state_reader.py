@@ -1,7 +1,6 @@
 """State as a DataFrame."""
 
 from collections.abc import Iterator
-from os import PathLike
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -9,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from godwit.inspect.snapshot import Snapshot
 from godwit.model.routing import SEGMENTS
 from godwit.spark.types import to_spark
+from godwit.storage.location import Location
 
 
 class ReadSegments:
@@ -25,7 +25,7 @@ class ReadSegments:
 
 def read_state(
     spark: SparkSession,
-    checkpoint: str | PathLike[str],
+    checkpoint: Location,
     operator: str,
     *,
     epoch: int | None = None,

@@ -31,11 +31,14 @@ class LocalStore(Store):
     store, at once and for good: the next one fails with FileNotFoundError, or with
     NotADirectoryError if there is a file in its place. Without `staging`, a new file is written
     beside its target under a name that is not listed.
+
+    With `network`, the directory may be on a network filesystem that several hosts have mounted.
     """
 
     root: Path
     durable: bool = True  # else nothing waits for the disk: for tests
     staging: Path | None = None
+    network: bool = False
 
     def create(self, name: str, data: bytes) -> None:
         with self._draft(name) as draft:
@@ -44,6 +47,9 @@ class LocalStore(Store):
                 self._flush(file)
             try:
                 os.link(draft, self.address(name))
+            except FileExistsError:
+                if not (self.network and os.stat(draft).st_nlink == 2):
+                    raise  # else it is this one: NFS asks again when an answer was lost
             except OSError as error:
                 if error.errno in _NO_LINKS:
                     raise ConfigError(

@@ -10,6 +10,8 @@ from urllib.parse import unquote
 
 from godwit.errors import ConfigError
 from godwit.storage.local import LocalStore
+from godwit.storage.object_client import Bucket, client
+from godwit.storage.object_store import ObjectStore
 from godwit.storage.store import Store
 
 Location: TypeAlias = Store | str | PathLike[str]
@@ -21,9 +23,18 @@ _MOUNTS = Path("/proc/self/mounts")
 _REMOTE: Final = re.compile(
     r"(nfs|cifs|smb|afs|ceph|gluster|lustre|beegfs|gpfs).*|fuse(\.(?!fuse-overlayfs).*)?"
 )
+_USE: Final[Mapping[Purpose, str]] = {
+    "checkpoint": "use a local path, a file: URL, or an object store: s3://, gs:// or az://",
+    "sink": "use a local path or a file: URL",
+}
 _NEEDS: Final[Mapping[Purpose, str]] = {
     "checkpoint": "Publishing an epoch needs an exclusive create that is atomic and durable",
     "sink": "Delivering an epoch needs a directory that appears as a whole and is durable",
+}
+_MEANT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("s3a", "s3n"), "s3://bucket/prefix"),
+    "gcs": "gs://bucket/prefix",
+    **dict.fromkeys(("abfs", "abfss", "azure", "wasb", "wasbs"), "az://container/prefix"),
 }
 
 
@@ -36,20 +47,58 @@ def open_store(location: Location, *, to_write: bool = False, durable: bool | No
 
     >>> str(open_store("file:///data/my%20query"))
     '/data/my query'
+    >>> open_store("s3://bucket/query")
+    ObjectStore(bucket=Bucket(scheme='s3', name='bucket'), prefix='query')
     >>> open_store("s3a://bucket/query")
     Traceback (most recent call last):
     ...
     godwit.errors.ConfigError: s3a://bucket/query: the filesystem 's3a' does not qualify for a \
-checkpoint; use a local path or a file: URL. Publishing an epoch needs an exclusive create that is \
-atomic and durable, which local filesystems have
+checkpoint; write s3://bucket/prefix
     """
-    if isinstance(location, Store):
-        return _given(location, to_write, durable)
-    text = _text(location, "checkpoint")
-    scheme = match[1] if (match := _SCHEME.match(text)) else "file"
-    if (opened := _STORES.get(scheme.lower())) is None:
-        raise _unfit(text, scheme, "checkpoint")
-    return opened(text, to_write, durable is not False)
+    store = location if isinstance(location, Store) else _open(location)
+    if isinstance(store, LocalStore):
+        if to_write and not store.network:
+            _check_mounted(str(store), store.root, "checkpoint")
+        return store if durable in (None, store.durable) else replace(store, durable=durable)
+    if durable is False:
+        raise ConfigError(f"{store}: this store always waits until files are durable")
+    return store
+
+
+def object_store(url: str, *, endpoint: str | None = None, **options: str | bool) -> Store:
+    """A checkpoint in an object store, reached otherwise than the environment says.
+
+    `url` is `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`. `endpoint` is
+    the address of a server that is not the provider's own. Further options are the fields of
+    obstore's `S3Config`, `GCSConfig` or `AzureConfig`, such as `region`, `access_key_id` and
+    `secret_access_key`. What you leave out comes from the environment, or from the host's role.
+
+    >>> import godwit as gw
+    >>> store = gw.object_store("s3://bucket/query", endpoint="http://minio:9000", region="eu")
+    >>> print(store)  # job.start(store)
+    s3://bucket/query
+    """
+    if _scheme(_text(url, "checkpoint")) not in _OBJECTS:
+        raise ConfigError(
+            f"{url}: names no object store; write s3://bucket/prefix, gs://bucket/prefix or "
+            "az://container/prefix"
+        )
+    store = _open_objects(url, endpoint, options)
+    client(store.bucket)  # so that an option that does not exist is named here
+    return store
+
+
+def local_store(path: str | PathLike[str], *, network: bool = False) -> Store:
+    """A checkpoint in a directory; with `network`, also on a mounted network filesystem.
+
+    All hosts must see a file as soon as one has written it, and NFS, CephFS and Lustre do so only
+    if they are mounted for that: see "Network filesystems" in docs/guide/deploying.md.
+
+    >>> import godwit as gw
+    >>> print(gw.local_store("/mnt/shared/query", network=True))
+    /mnt/shared/query
+    """
+    return LocalStore(_path(_text(path, "checkpoint"), "checkpoint"), network=network)
 
 
 def local_directory(location: str | PathLike[str], purpose: Purpose) -> Path:
@@ -62,36 +111,57 @@ def local_directory(location: str | PathLike[str], purpose: Purpose) -> Path:
 
 def _text(location: str | PathLike[str], purpose: Purpose) -> str:
     if not isinstance(location, str | PathLike):
-        raise ConfigError(
-            f"a {purpose} needs a location: a local path or a file: URL, not {location!r}"
-        )
+        raise ConfigError(f"a {purpose} needs a location, not {location!r}; {_USE[purpose]}")
     return fspath(location)
 
 
-def _given(store: Store, to_write: bool, durable: bool | None) -> Store:
-    if isinstance(store, LocalStore):
-        if to_write:
-            _check_mounted(str(store), store.root, "checkpoint")
-        return store if durable in (None, store.durable) else replace(store, durable=durable)
-    if durable is False:
-        raise ConfigError(f"{store}: this store always waits until files are durable")
-    return store
+def _scheme(text: str) -> str:
+    return match[1].lower() if (match := _SCHEME.match(text)) else "file"
 
 
-def _open_local(text: str, to_write: bool, durable: bool) -> Store:
-    path = local_directory(text, "checkpoint") if to_write else _path(text, "checkpoint")
-    return LocalStore(path, durable)
+def _open(location: str | PathLike[str]) -> Store:
+    text = _text(location, "checkpoint")
+    scheme = _scheme(text)
+    if (opened := _STORES.get(scheme)) is None:
+        raise _unfit(text, scheme, "checkpoint")
+    return opened(text)
 
+
+def _open_local(text: str) -> Store:
+    return LocalStore(_path(text, "checkpoint"))
+
+
+def _open_objects(
+    text: str, endpoint: str | None = None, options: Mapping[str, object] | None = None
+) -> ObjectStore:
+    scheme, _, rest = text.partition(":")
+    bucket, *parts = rest.removeprefix("//").split("/")
+    if "@" in bucket:
+        raise ConfigError(
+            f"a URL such as {scheme}://bucket/prefix holds no credentials; set them in the "
+            "environment, or by gw.object_store"
+        )
+    if not rest.startswith("//") or not bucket:
+        raise ConfigError(
+            f"{text}: names no bucket; write {scheme}://bucket/prefix, as a str and not as a Path"
+        )
+    _check_tame(text, text)
+    prefix = "/".join(filter(None, parts))
+    return ObjectStore(Bucket.of(scheme.lower(), bucket, endpoint, options or {}), prefix)
+
+
+_OBJECTS: Final = ("s3", "gs", "az")
 
 # What opens the locations of each scheme; a new store is one line here.
-_STORES: Final[Mapping[str, Callable[[str, bool, bool], Store]]] = {
+_STORES: Final[Mapping[str, Callable[[str], Store]]] = {
     "file": _open_local,
+    **dict.fromkeys(_OBJECTS, _open_objects),
 }
 
 
 def _path(text: str, purpose: Purpose) -> Path:
     if not text:
-        raise ConfigError(f"a {purpose} needs a location: a local path or a file: URL")
+        raise ConfigError(f"a {purpose} needs a location; {_USE[purpose]}")
     match = _SCHEME.match(text)
     if match is None:
         path = Path(text).absolute()
@@ -99,11 +169,15 @@ def _path(text: str, purpose: Purpose) -> Path:
         path = _path_of_url(text, match[2])
     else:
         raise _unfit(text, match[1], purpose)
-    if wild := _WILD.search(str(path)):
+    _check_tame(text, str(path))
+    return path
+
+
+def _check_tame(text: str, path: str) -> None:
+    if wild := _WILD.search(path):
         raise ConfigError(
             f"{text}: holds '{wild[0]}', which Spark takes for a pattern; use another path"
         )
-    return path
 
 
 def _path_of_url(url: str, rest: str) -> Path:
@@ -118,10 +192,15 @@ def _path_of_url(url: str, rest: str) -> Path:
 
 
 def _unfit(text: str, filesystem: str, purpose: Purpose) -> ConfigError:
-    return ConfigError(
-        f"{text}: the filesystem '{filesystem}' does not qualify for a {purpose}; "
-        f"use a local path or a file: URL. {_NEEDS[purpose]}, which local filesystems have"
-    )
+    no = f"{text}: the filesystem '{filesystem}' does not qualify for a {purpose}"
+    if purpose == "checkpoint" and (meant := _MEANT.get(filesystem.lower())):
+        return ConfigError(f"{no}; write {meant}")
+    if purpose == "checkpoint" and _REMOTE.fullmatch(filesystem):
+        return ConfigError(
+            f"{no} unless you say how it is mounted; give gw.local_store(path, network=True) in "
+            "place of the path, and mount it as docs/guide/deploying.md says"
+        )
+    return ConfigError(f"{no}; {_USE[purpose]}. {_NEEDS[purpose]}")
 
 
 def _check_mounted(text: str, path: Path, purpose: Purpose) -> None:

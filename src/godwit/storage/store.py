@@ -7,13 +7,46 @@ import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self, runtime_checkable
+from typing import Any, BinaryIO, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 
 CHUNK = 1 << 20
 
 _NUMBERED = re.compile(r"(0|-?[1-9][0-9]*)\.json")
+
+
+class StoreError(OSError):
+    """A store cannot be reached, or refuses: `strerror` says why and what to do, in one sentence.
+
+    `errno` is EACCES or EIO. `status` is the server's answer, if there was one, and `sent` is False
+    if the request has surely not reached it. To try again may help: so this is no GodwitError,
+    and a task that fails by it is run again.
+
+    >>> import errno
+    >>> print(StoreError(errno.EIO, "s3://bucket/log/7: the server did not answer in time"))
+    s3://bucket/log/7: the server did not answer in time
+    """
+
+    def __init__(
+        self, number: int, reason: str, status: int | None = None, sent: bool = True
+    ) -> None:
+        super().__init__(number, reason)
+        self.status = status
+        self.sent = sent
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.errno, self.strerror, self.status, self.sent)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class UnknownOutcomeError(StoreError):
+    """Nobody can tell whether a file was created, or still will be: the answer was lost.
+
+    It is settled as soon as the name is taken, by whomever: create it again, or find it there.
+    """
 
 
 @runtime_checkable
@@ -26,12 +59,22 @@ class Store(Protocol):
     costs nothing. `str` tells people where it is.
 
     A store subclasses this and writes the methods down to `url`; those below have a default.
+
+    >>> import godwit as gw
+    >>> isinstance(gw.local_store("/data/query"), gw.Store)
+    True
     """
 
     __slots__ = ()
 
     def create(self, name: str, data: bytes) -> None:
-        """Create a file; FileExistsError, and nothing changes, if the name is taken."""
+        """Create a file; FileExistsError, and nothing changes, if the name is taken.
+
+        UnknownOutcomeError says that the file may be there or appear later; after any other error
+        it neither is nor will be. A store over a network asks again when an answer was lost. If it
+        then finds the same bytes, it takes them for its own: so creators of a name who must be
+        told apart write something of their own, such as an id.
+        """
         ...
 
     def write(self, name: str) -> AbstractContextManager[BinaryIO]:
