@@ -23,8 +23,7 @@ from godwit.spark.sinks.sink import EPOCH, FileTaker, Sink, TaskWriter, check_no
 from godwit.spark.sinks.store_files import in_store
 from godwit.state.output import OutputFiles
 from godwit.storage.directories import check_writable, lies_in
-from godwit.storage.local import LocalStore
-from godwit.storage.location import Location, local_directory
+from godwit.storage.location import Location, place_of_files
 from godwit.storage.store import Store
 
 FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
@@ -50,11 +49,10 @@ def files(path: Location, format: str = "parquet", **options: Any) -> Sink:
     >>> files("output", "json", compression="gzip").guarantee.partition(":")[0]
     'exactly once'
     """
-    if isinstance(path, LocalStore):
-        path = path.root
-    if isinstance(path, Store):
-        return in_store(path, format, options)
-    return FilesSink(local_directory(path, "sink"), format, options)
+    place = place_of_files(path)
+    if isinstance(place, Store):
+        return in_store(place, format, options)
+    return FilesSink(place, format, options)
 
 
 @dataclass

@@ -109,8 +109,13 @@ def _conformed(values: pa.Array, type_: pa.DataType) -> pa.Array:
             _offsets(values), elements, type=type_, mask=values.is_null()
         )
     if pa.types.is_map(type_):
-        entries = values.cast(pa.list_(pa.struct([type_.key_field, type_.item_field])))
-        return entries.cast(type_)
+        last = pa.array([False])  # what ends the last one
+        nulls = pa.concat_arrays([values.is_null(), last])
+        offsets = pc.if_else(nulls, pa.scalar(None, pa.int32()), values.offsets)
+        keys = _conformed(values.keys, type_.key_type)
+        return pa.MapArray.from_arrays(
+            offsets, keys, _conformed(values.items, type_.item_type), type_
+        )
     return values.cast(type_)
 
 
