@@ -13,6 +13,7 @@ from godwit.model.schema import parse
 from godwit.spark import hosts
 from godwit.spark.hosts import LocalDirectories, check_shared
 from godwit.spark.sinks.lake_sink import LakeSink
+from godwit.spark.sinks.sink import TaskWriter
 from godwit.spark.types import to_spark
 from godwit.storage.directories import marked
 from godwit.storage.location import open_store
@@ -86,7 +87,7 @@ def test_what_tasks_write_to_is_known_of_each_sink(spark: SparkSession, tmp_path
 
 def test_what_tasks_write_to_of_a_table_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     sink = gw.table("default.to_be_made")
-    assert isinstance(sink, hosts.TaskWriter)
+    assert isinstance(sink, TaskWriter)
     warehouse = str(spark.conf.get("spark.sql.warehouse.dir"))
     assert str(sink.directory(spark)) == warehouse.removeprefix("file:")
 

@@ -70,7 +70,9 @@ def written(store: LocalStore | FarStore, *tables: pa.Table) -> OutputFiles:
 def both(spark: SparkSession, directory: Path, *tables: pa.Table) -> tuple[DataFrame, DataFrame]:
     """Spark's reader, and tasks."""
     schema = to_spark(tables[0].schema)
-    near = written(LocalStore(directory / "near"), *tables)
+    local = LocalStore(directory / "near")
+    local.make()
+    near = written(local, *tables)
     far = written(far_store(directory / "far"), *tables)
     return outputs.read(spark, near, schema), outputs.read(spark, far, schema)
 

@@ -316,7 +316,8 @@ def test_a_table_says_whose_output_it_holds(
     sink = gw.table(table)
     sink.check(spark, SCHEMA, f"{checkpoint}'s")
     sink.deliver(3, rows(spark, 1), "q/3/1", 1)
-    told = dict(spark.sql(f"SHOW TBLPROPERTIES {table}").collect())
+    properties = spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+    told = {row.key: row.value for row in properties}
     assert told["godwit.commit"] == "q/3/1"
     assert told["godwit.checkpoint"] == f"{checkpoint}'s"
     with pytest.raises(ConfigError, match=r"another query, in checkpoint .*'s.*UNSET") as refused:

@@ -56,6 +56,9 @@ class FarStore(Store):
     def within(self, directory: str) -> Self:
         return replace(self, near=self.near.within(directory))
 
+    def make(self, directory: str = "") -> None:
+        self.near.make(directory)
+
     def address(self, name: str = "") -> str:
         return f"far:/{self.near.address(name)}"
 

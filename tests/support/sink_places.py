@@ -65,7 +65,7 @@ class FromFiles:
 
     sink: Sink
     directory: Path
-    store: Callable[[Path], Store] = LocalStore
+    store: Callable[[Path], Store] = LocalStore  # that they are in
 
     @property
     def guarantee(self) -> str:
@@ -100,6 +100,7 @@ class Place:
 
 def output_files(rows: DataFrame, store: Store) -> OutputFiles:
     """The rows as files of outputs in a store."""
+    store.make()
     refs = []
     for number, part in enumerate(rows.toArrow().to_batches()):
         refs.append(output.write(store, f"{number}.parquet", pa.Table.from_batches([part])))

@@ -77,8 +77,6 @@ def _blind(spark: SparkSession, marker: str) -> set[str]:
     """The hosts of executors that do not see a file, of those that have time to look."""
     seen, blind = set[str](), set[str]()
     for _ in range(ROUNDS):
-        if blind or live(spark.sparkContext) <= seen:
-            break
         tasks = cores(spark.sparkContext)
         looking = spark.range(0, tasks, 1, tasks).mapInArrow(
             partial(_look, marker), "executor string, host string, sees boolean"
@@ -87,6 +85,8 @@ def _blind(spark: SparkSession, marker: str) -> set[str]:
             seen.add(row.executor)
             if not row.sees:
                 blind.add(row.host)
+        if blind or live(spark.sparkContext) <= seen:
+            break
     return blind
 
 

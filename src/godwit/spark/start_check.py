@@ -73,8 +73,9 @@ def check_start(
     check_python(spark, *(sink.module for sink in writing))
     LocalDirectories.of(spark, flow, open_store(checkpoint)).check(spark)
     for sink, schema in [*others, *makers]:  # so nothing is made while one refuses the output
-        own = isinstance(sink, FileTaker | Maker)  # a sink of the user's is told a text
-        sink.check(spark, schema, checkpoint if own else str(checkpoint))
+        # One of the user's is told a text.
+        told: Any = checkpoint if isinstance(sink, FileTaker | Maker) else str(checkpoint)
+        sink.check(spark, schema, told)
     check_identities(spark, [sink for sink, _ in makers])
 
 

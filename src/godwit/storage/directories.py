@@ -12,7 +12,7 @@ from godwit.errors import ConfigError
 from godwit.storage.local import LocalStore
 from godwit.storage.store import Store
 
-Place: TypeAlias = Store | Path | str
+Place: TypeAlias = Store | os.PathLike[str] | str
 
 
 def check_writable(place: Place, what: str) -> None:

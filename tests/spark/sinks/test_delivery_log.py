@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> FarStore:
     return far_store(tmp_path)
 
 
-@given(count=st.integers(0, 600), starts=st.sets(st.integers(0, 600)))
+@given(count=st.integers(0, 280), starts=st.sets(st.integers(0, 280), max_size=4))
 def test_a_reader_finds_each_file_once_by_few_entries(count: int, starts: set[int]) -> None:
     """However often the query was started meanwhile."""
     with scratch() as near:

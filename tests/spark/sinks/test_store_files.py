@@ -120,7 +120,7 @@ def test_the_output_of_another_query_is_refused(
     with pytest.raises(ConfigError, match=rf"of another query, in checkpoint {tmp_path}/checkpo"):
         started(gw.files(store), COLUMNS, other)
     with pytest.raises(ConfigError, match="of another query"):
-        started(gw.files(store), COLUMNS, tmp_path / "new")
+        start().prepare(SCHEMA, tmp_path / "new", to_make=False)
 
 
 def test_a_restored_query_goes_on_once_later_entries_are_gone(

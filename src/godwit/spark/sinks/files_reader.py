@@ -43,8 +43,8 @@ def delivered_files(location: Location) -> list[str]:
 
     For readers other than Spark, such as DuckDB: files that are not among these do not count.
 
-    >>> [name.rpartition("/")[2].partition("-")[0] for name in delivered_files(home / "output")]
-    ['e0']
+    >>> {name.split("/")[-2] for name in delivered_files(home / "output")}
+    {'epoch=0'}
     """
     store = open_store(location)
     if isinstance(store, LocalStore):

@@ -26,6 +26,7 @@ from godwit.storage.location import Location, open_store
 from godwit.storage.store import Store
 
 DATA: Final = "data"
+CODECS: Final = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 ROW_GROUP: Final = 64 << 20  # bytes, before they are packed
 
 
@@ -175,10 +176,9 @@ def in_store(store: Store, format: str, options: Mapping[str, Any]) -> StoreFile
             "them without Spark's own writers"
         )
     codec = str(options.get("compression", "snappy"))
-    if not pa.Codec.is_available(codec) and codec != "none":
+    if codec not in CODECS:
         raise ConfigError(
-            f"files in {store} cannot have the compression '{codec}'; use snappy, zstd, gzip, "
-            "lz4, brotli or none"
+            f"files in {store} cannot have the compression '{codec}'; use {', '.join(CODECS)}"
         )
     return StoreFilesSink(store, codec)
 
