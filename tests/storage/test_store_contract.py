@@ -1,6 +1,6 @@
 """What every store promises: one creator wins, files are whole and durable, readers see no drafts.
 
-A new store is a line in `STORES`.
+A new store is a line in `DIRECTORIES`, or a kind of server in `tests/support/object_servers.py`.
 """
 
 import multiprocessing
@@ -13,15 +13,21 @@ from contextlib import suppress
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from godwit.storage import object_store
 from godwit.storage.local import LocalStore
+from godwit.storage.object_store import PART, PIECE
+from godwit.storage.probe import check_store
 from godwit.storage.store import CHUNK, Store
+from tests.support.object_servers import KINDS, ObjectServer
 from tests.support.processes import forks
 
-STORES: dict[str, Callable[[Path], Store]] = {
+DIRECTORIES: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
+    "network": lambda path: LocalStore(path, network=True),
 }
 RACERS, ROUNDS = 6, 10
 ODD = (
@@ -38,9 +44,15 @@ ODD = (
 )
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    made = STORES[request.param](tmp_path / "store")
+@pytest.fixture(params=[*DIRECTORIES, *KINDS])
+def store(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    object_server: Callable[[str], ObjectServer],
+) -> Store:
+    if request.param in KINDS:
+        return object_server(request.param).store()
+    made = DIRECTORIES[request.param](tmp_path / "store")
     made.make()
     return made
 
@@ -166,15 +178,24 @@ def _die_writing(store: Store, name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _die_writing_much(store: Store, name: str) -> None:
+    with store.write(name) as target:
+        for _ in range(5):
+            target.write(bytes(PART // 2))  # some of it has been sent
+        target.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _die_creating(store: Store, name: str) -> None:
-    def die(fd: Any) -> None:
+    def die(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # the bytes are there, the name not
 
     os.fsync = die
-    store.create(name, b"half")
+    with patch.object(object_store, "condition", die):
+        store.create(name, b"half")
 
 
-@pytest.mark.parametrize("die", [_die_writing, _die_creating])
+@pytest.mark.parametrize("die", [_die_writing, _die_writing_much, _die_creating])
 def test_nothing_is_seen_of_a_file_whose_writer_was_killed(
     store: Store, die: Callable[[Store, str], None]
 ) -> None:
@@ -198,7 +219,9 @@ def test_nothing_is_seen_of_a_file_whose_writer_was_killed(
 # -- read ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7])
+@pytest.mark.parametrize(
+    "size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, PIECE, PIECE + 1, PART - 1, PART, 2 * PART + 7]
+)
 def test_a_file_is_read_whole_in_ranges_in_chunks_and_mapped(store: Store, size: int) -> None:
     content = os.urandom(size)
     put(store, "file", content[: size // 3], content[size // 3 :])
@@ -295,3 +318,13 @@ def test_a_pickled_store_is_the_same_store(store: Store) -> None:
     assert hash(other) == hash(store)
     assert other.read("1") == b"1"
     assert store.modified("1") == other.modified("1")
+
+
+# -- the probe -------------------------------------------------------------------------------------
+
+
+def test_the_probe_lets_it_pass_and_leaves_nothing(store: Store) -> None:
+    store.create("log/1", b"1")
+    check_store(store)
+    assert store.list_files("") == ["log/1"]
+    assert store.names("") == ["log"]

@@ -22,6 +22,8 @@ Kind = Literal["puts", "gets", "lists", "deletes"]
 
 RETRIES: Final = 10
 SECONDS: Final = 60  # after which nothing is tried again
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 5.0
 
 _KINDS: Final[Mapping[str, str]] = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
 _ENDPOINT: Final[Mapping[str, str]] = {"s3": "endpoint", "gs": "base_url", "az": "endpoint"}
@@ -36,18 +38,12 @@ _CLIENT: Final[Mapping[str, Any]] = {
     "read_timeout": timedelta(seconds=30),  # until the answer begins, or goes on
     "timeout": timedelta(minutes=5),
 }
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 5.0
-_BACKOFF: Final[Mapping[str, Any]] = {
-    "init_backoff": timedelta(seconds=_FIRST_PAUSE),
-    "max_backoff": timedelta(seconds=_LONGEST_PAUSE),
-    "base": 2,
-}
 
 # What is told of an error: its own text may repeat keys, signatures and signed addresses.
 _STATUS: Final = re.compile(r"status(?: code)?: ([345]\d\d)")
 _CODE: Final = re.compile(r"<Code>(\w{1,60})</Code>")
 _METADATA: Final = re.compile(r"169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal")
+_ELSEWHERE: Final = re.compile(r"BareRedirect|without LOCATION")
 _LATE: Final = re.compile(r"timed out|kind: Timeout|TimedOut")
 _UNSENT: Final = re.compile(r"kind: Connect\b")
 _NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
@@ -86,7 +82,7 @@ def _text(value: object) -> str:
 _user: int | None = None
 
 
-def client(bucket: Bucket, retries: int = RETRIES) -> Client:
+def client(bucket: Bucket, *, retrying: bool = True) -> Client:
     """The client of this process for a bucket; ConfigError if none can be made."""
     global _user
     if _user not in (None, os.getpid()):  # its threads do not survive a fork: it would wait forever
@@ -95,7 +91,7 @@ def client(bucket: Bucket, retries: int = RETRIES) -> Client:
             "by spawn or forkserver instead"
         )
     _user = os.getpid()
-    return _client(bucket, retries)
+    return _client(bucket, RETRIES if retrying else 0)
 
 
 @lru_cache(maxsize=64)
@@ -112,7 +108,11 @@ def _client(bucket: Bucket, retries: int) -> Client:
     retrying = {
         "max_retries": retries,
         "retry_timeout": timedelta(seconds=SECONDS),
-        "backoff": _BACKOFF,
+        "backoff": {
+            "init_backoff": timedelta(seconds=FIRST_PAUSE),
+            "max_backoff": timedelta(seconds=LONGEST_PAUSE),
+            "base": 2,
+        },
     }
     try:
         return getattr(obstore.store, kind)(
@@ -176,7 +176,7 @@ def condition(bucket: Bucket, address: str) -> Iterator[Client]:
 
     FileExistsError says that the condition was not met, or that another write was under way.
     """
-    made = client(bucket, retries=0)
+    made = client(bucket, retrying=False)
     from obstore.exceptions import AlreadyExistsError, PreconditionError
 
     count("puts")
@@ -194,7 +194,7 @@ def attempts() -> Iterator[None]:
     end = time.monotonic() + SECONDS
     for number in range(RETRIES):
         yield
-        pause = min(_FIRST_PAUSE * 2**number, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+        pause = min(FIRST_PAUSE * 2**number, LONGEST_PAUSE) * random.uniform(0.5, 1.0)
         if time.monotonic() + pause > end:
             return
         time.sleep(pause)
@@ -245,7 +245,7 @@ def _reason(text: str, status: int | None, said: str) -> tuple[int, str]:
             f"access is denied ({said}); use credentials that may read, write, list and delete "
             "there, and that have not expired"
         )
-    if "BareRedirect" in text or (status is not None and status < 400):
+    if _ELSEWHERE.search(text) or (status is not None and status < 400):
         return errno.EIO, "the bucket is in another region; name it, by AWS_REGION or region="
     if status is not None and may_pass(status):
         return errno.EIO, f"the server went on answering {said}; start again when it is well"
