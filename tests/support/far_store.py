@@ -11,7 +11,7 @@ from godwit.storage.local import LocalStore
 from godwit.storage.store import Store
 
 
-def _nothing() -> None: ...
+def _nothing(name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,12 @@ class FarStore(Store):
 
     near: LocalStore
     requests: Counter[str] = field(default_factory=Counter, compare=False)
-    lost: Callable[[], None] = _nothing  # is called when a file was created, instead of the answer
+    lost: Callable[[str], None] = _nothing  # is called when a file was created, before it is told
 
     def create(self, name: str, data: bytes) -> None:
         self.requests["create"] += 1
         self.near.create(name, data)
-        self.lost()
+        self.lost(name)
 
     def write(self, name: str) -> AbstractContextManager[BinaryIO]:
         self.requests["write"] += 1

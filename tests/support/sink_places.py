@@ -25,6 +25,7 @@ from godwit.storage.store import Store
 from tests.support import kafka, postgres
 from tests.support.far_store import far_store
 from tests.support.log_samples import begun
+from tests.support.object_servers import ObjectServer
 
 SCHEMA = to_spark(parse("k string, n bigint"))
 
@@ -166,17 +167,20 @@ def opened(
                 out.exists,
             )
         case "files in a store" | "files in a store, of files" | "files in a store, of large files":
-            far = far_store(out)
+            server: ObjectServer = request.getfixturevalue("s3")
+            store = server.store()
 
             def files() -> Sink:
-                sink = gw.files(far)
-                return FromFiles(sink, tmp_path / "outputs", far_store) if "of" in name else sink
+                sink = gw.files(store)
+                if "of" not in name:
+                    return sink
+                return FromFiles(sink, tmp_path, lambda directory: server.store(directory.name))
 
             yield Place(
                 files,
-                lambda: table_rows(gw.read_files(spark, far)),
+                lambda: table_rows(gw.read_files(spark, store)),
                 checkpoint,
-                lambda: bool(far.list_files("")),
+                lambda: bool(store.list_files("")),
             )
         case "files of files":
             yield Place(

@@ -1,4 +1,4 @@
-"""A Kafka cluster, and places for outputs."""
+"""A Kafka cluster, a server of objects, and places for outputs."""
 
 import uuid
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from godwit.spark.sinks import lake_sink
-from tests.support import kafka
+from tests.support import kafka, object_servers
 from tests.support.sink_places import PLACES, Place, opened
 
 
@@ -22,6 +22,13 @@ def cluster() -> Iterator[kafka.Cluster]:
 def kafka_cluster(cluster: kafka.Cluster) -> str:
     """Its bootstrap servers."""
     return cluster.servers
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[object_servers.ObjectServer]:
+    """A server that speaks as S3 does."""
+    with object_servers.moto() as server:
+        yield server
 
 
 @pytest.fixture

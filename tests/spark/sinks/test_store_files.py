@@ -66,11 +66,13 @@ def test_an_entry_whose_answer_was_lost_is_known_again(
 ) -> None:
     """Whether the store says that there is one, or nothing at all: then the next start asks."""
 
-    def taken() -> None:
-        raise FileExistsError
+    def taken(name: str) -> None:
+        if name.startswith(DELIVERIES):
+            raise FileExistsError
 
-    def silent() -> None:
-        raise TimeoutError
+    def silent(name: str) -> None:
+        if name.startswith(DELIVERIES):
+            raise TimeoutError
 
     for epoch, lost in enumerate((taken, silent)):
         sink = started(gw.files(replace(store, lost=lost)), COLUMNS, tmp_path)

@@ -23,6 +23,7 @@ from godwit.spark.types import to_arrow
 from godwit.state.file import Summing
 from godwit.storage.directories import lies_in, local_path
 from godwit.storage.location import Location, open_store
+from godwit.storage.probe import check_store
 from godwit.storage.store import Store
 
 DATA: Final = "data"
@@ -64,7 +65,8 @@ class StoreFilesSink(LakeSink):
                 "name two that lie beside each other"
             )
         if to_make:
-            open_store(self.store, to_write=True).make()
+            self.store.make()
+            check_store(self.store)
         self._checkpoint, self._output, self._is_known = str(checkpoint), schema, False
         if (newest := self.open()) is not None:
             check_types(str(self), schema, _schema(newest))
