@@ -11,11 +11,13 @@ import godwit as gw
 from godwit.errors import ConfigError
 from godwit.model.schema import parse
 from godwit.spark import hosts
+from godwit.spark.dataflow import Dataflow
 from godwit.spark.hosts import LocalDirectories, check_shared
 from godwit.spark.sinks.lake_sink import LakeSink
 from godwit.spark.sinks.sink import TaskWriter
 from godwit.spark.types import to_spark
 from godwit.storage.directories import marked
+from godwit.storage.local import LocalStore
 from godwit.storage.location import open_store
 from tests.support.feed import Feed
 
@@ -54,7 +56,7 @@ def test_it_is_looked_at_again_when_hosts_have_come(
     there = frozenset({"one"})
     monkeypatch.setattr(hosts, "hosts", lambda context: there)
     monkeypatch.setattr(hosts, "marked", elsewhere)
-    local = LocalDirectories({tmp_path: "checkpoint"})
+    local = LocalDirectories(Dataflow(()), LocalStore(tmp_path))
     local.check(spark)
     there |= {"two"}
     for _ in range(2):
@@ -77,8 +79,8 @@ def test_what_tasks_write_to_is_known_of_each_sink(spark: SparkSession, tmp_path
         counts.to(gw.delta("s3://lake/counts")),
         counts.to(gw.console()),
     )
-    local = LocalDirectories.of(spark, job._flow, open_store(tmp_path / "checkpoint"))
-    assert local.directories == {
+    local = LocalDirectories(job._flow, open_store(tmp_path / "checkpoint"))
+    assert local.found(spark) == {
         tmp_path / "files": "output",
         tmp_path / "del ta": "output",
         tmp_path / "checkpoint": "checkpoint",

@@ -91,7 +91,6 @@ class Engine:
     failure: BaseException | None = None
     unhush: Callable[[], None] = lambda: None  # once Spark has ended the query after a failure
     delivered: Epoch = INITIAL  # the newest epoch
-    local: LocalDirectories | None = None  # that tasks write to
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         faults.reach("commit", "after", epoch - 1)
@@ -133,8 +132,7 @@ class Engine:
     def _epoch(self, batch: DataFrame, epoch: Epoch) -> None:
         spark = batch.sparkSession
         self.ticker.hold()
-        self.local = self.local or LocalDirectories.of(spark, self.flow, self.driver.checkpoint)
-        self.local.check(spark)  # executors may have come on other hosts
+        self.local_directories.check(spark)  # executors may have come on other hosts
         if not self.is_bounded:  # then Spark reads those alone that were there at the start
             self.driver.demand.sweep_ticks()
         clock = Clock()
@@ -285,6 +283,10 @@ class Engine:
         late = isinstance(node.step, LateRecords)
         refs = manifest.late.get(name, ()) if late else manifest.outputs[name]
         return OutputFiles(self.driver.files, tuple(refs))
+
+    @cached_property
+    def local_directories(self) -> LocalDirectories:
+        return LocalDirectories(self.flow, self.driver.checkpoint)
 
     @cached_property
     def ticker(self) -> Ticker:

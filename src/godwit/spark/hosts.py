@@ -1,6 +1,6 @@
 """Local directories, where executors are on several hosts: whether all of them have these."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,20 +21,11 @@ from godwit.worker.executor_process import executor_id
 
 @dataclass
 class LocalDirectories:
-    """The local directories that tasks of a query write to, and what each of them is."""
+    """The local directories that tasks of a query write to."""
 
-    directories: Mapping[Path, str]
+    flow: Dataflow
+    checkpoint: Store
     _hosts: frozenset[str] = field(default=frozenset(), init=False)  # that have them
-
-    @classmethod
-    def of(cls, spark: SparkSession, flow: Dataflow, checkpoint: Store) -> "LocalDirectories":
-        written = {
-            directory: "output"
-            for _, sink in flow.outlets
-            if isinstance(sink, TaskWriter) and (directory := sink.directory(spark)) is not None
-        }
-        path = local_path(checkpoint)
-        return cls(written if path is None else written | {path: "checkpoint"})
 
     def check(self, spark: SparkSession) -> None:
         """Raise ConfigError unless each is the same directory for all executors.
@@ -47,9 +38,19 @@ class LocalDirectories:
         if there == self._hosts:
             return
         if len(there) > 1:
-            for directory, what in self.directories.items():
+            for directory, what in self.found(spark).items():
                 check_shared(spark, directory, what)
         self._hosts = there
+
+    def found(self, spark: SparkSession) -> dict[Path, str]:
+        """The directories, and what each of them is."""
+        outputs = {
+            directory: "output"
+            for _, sink in self.flow.outlets
+            if isinstance(sink, TaskWriter) and (directory := sink.directory(spark)) is not None
+        }
+        path = local_path(self.checkpoint)
+        return outputs if path is None else outputs | {path: "checkpoint"}
 
 
 def hosts(context: SparkContext) -> frozenset[str]:

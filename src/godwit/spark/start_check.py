@@ -71,7 +71,7 @@ def check_start(
             others.append((sink, node.schema))
     writing = [sink for _, sink in flow.outlets if isinstance(sink, LakeSink) and sink.by_tasks]
     check_python(spark, *(sink.module for sink in writing))
-    LocalDirectories.of(spark, flow, open_store(checkpoint)).check(spark)
+    LocalDirectories(flow, open_store(checkpoint)).check(spark)
     for sink, schema in [*others, *makers]:  # so nothing is made while one refuses the output
         # One of the user's is told a text.
         told: Any = checkpoint if isinstance(sink, FileTaker | Maker) else str(checkpoint)

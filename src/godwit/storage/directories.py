@@ -39,8 +39,10 @@ def local_path(place: Place | None) -> Path | None:
     >>> local_path("file:/data/a%20b"), local_path("/data"), local_path("s3://bucket/data")
     (PosixPath('/data/a b'), PosixPath('/data'), None)
     """
+    if not place:
+        return None
     if not isinstance(place, str):
-        return _path(place) if place is not None else None
+        return _path(place)
     url = urlsplit(place)
     if url.scheme == "file":
         return Path(unquote(url.path))

@@ -152,11 +152,13 @@ class StoreWriter:
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches put together as long as that is not much."""
     waiting: list[pa.RecordBatch] = []
+    size = 0
     for batch in batches:
         waiting.append(batch)
-        if sum(one.nbytes for one in waiting) > ROW_GROUP:
+        size += batch.nbytes
+        if size > ROW_GROUP:
             yield pa.Table.from_batches(waiting)
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting)
 

@@ -101,7 +101,7 @@ class TableSink(Maker, TaskWriter):
         else:
             database = self.name.rpartition(".")[0] or spark.catalog.currentDatabase()
             places = [spark.catalog.getDatabase(database).locationUri]
-        return local_path(places[0]) if places else None
+        return local_path(places[-1]) if places else None  # columns come before
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         spark = rows.sparkSession
