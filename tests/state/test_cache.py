@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,15 @@ import pyarrow as pa
 import pytest
 
 from godwit.errors import DamagedFileError, IncompatibleError
+from godwit.model.files import FileRef
+from godwit.model.ids import Epoch, WorkerId
 from godwit.state import cache as module
 from godwit.state.cache import SUFFIX, FileCache
+from godwit.state.file import write
 from godwit.storage.local import LocalStore
+from godwit.storage.store import StoreError
 from tests.support.cached import PLENTY, SPEC, Clock, check, forget, put, rows_of
+from tests.support.object_gateway import Gateway, gateway
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -362,3 +368,71 @@ def test_processes_share_a_small_cache_without_harm(location: Path, directory: P
         assert fetched > 0
     assert not list(directory.glob(f"*.tmp{SUFFIX}"))
     assert size(directory) <= limit + limit // 8
+
+
+# -- a checkpoint in an object store
+
+
+@pytest.fixture
+def objects() -> Iterator[Gateway]:
+    with gateway() as made:
+        yield made
+
+
+def written(cache: FileCache, number: int) -> FileRef:
+    return write(
+        cache,
+        f"state/words/{number}.arrow",
+        SPEC,
+        rows_of(number),
+        operator="words",
+        epoch=Epoch(number),
+        worker=WorkerId(0),
+        kind="delta",
+    ).ref
+
+
+def test_what_was_written_to_an_object_store_is_here_and_never_read(
+    objects: Gateway, directory: Path
+) -> None:
+    cache = FileCache(objects.s3(), directory, PLENTY)
+    ref = written(cache, 1)
+    cache.add(ref)
+    check(cache, ref)
+    assert objects.methods == ["PUT"]
+    assert (cache.hits, cache.fetched_bytes) == (1, 0)
+    assert len(held(directory)) == 1
+
+
+def test_a_file_of_an_object_store_is_fetched_once_and_summed_up(
+    objects: Gateway, tmp_path: Path, directory: Path
+) -> None:
+    ref = written(FileCache(objects.s3(), tmp_path / "other", PLENTY), 1)
+    cache = FileCache(objects.s3(), directory, PLENTY)
+    check(cache, ref)
+    check(cache, ref)
+    assert objects.methods == ["PUT", "GET"]
+    objects.objects[f"query/{ref.name}"] = bytes(ref.bytes)
+    with pytest.raises(DamagedFileError, match=r"s3://bucket/query/.*its checksum is"):
+        FileCache(objects.s3(), tmp_path / "third", PLENTY).fetch(ref)
+    assert held(tmp_path / "third") == []
+
+
+@pytest.mark.parametrize("limit", [0, PLENTY])
+def test_without_a_place_for_it_a_file_of_an_object_store_is_read_all_the_same(
+    objects: Gateway, directory: Path, limit: int
+) -> None:
+    if limit:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.write_text("no directory")
+    cache = FileCache(objects.s3(), directory, limit)
+    ref = written(cache, 1)
+    cache.add(ref)
+    check(cache, ref)
+
+
+def test_a_write_that_fails_leaves_no_copy(objects: Gateway, directory: Path) -> None:
+    objects.acts = [403]
+    with pytest.raises(StoreError):
+        written(FileCache(objects.s3(), directory, PLENTY), 1)
+    assert held(directory) == []

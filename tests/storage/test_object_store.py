@@ -178,7 +178,7 @@ def test_an_upload_that_fails_leaves_no_parts(
     with pytest.raises(OSError, match="the rest cannot be read"):
         write()
     with urlopen(f"{server.endpoint}/{BUCKET}?uploads") as uploads:
-        assert b"<UploadId>" not in uploads.read()
+        assert store.address("large").removeprefix(f"s3://{BUCKET}/") not in uploads.read().decode()
     assert store.list_files("") == []
 
 
@@ -246,7 +246,7 @@ def test_credentials_that_are_wrong_are_refused_and_not_told(
     store = object_store(f"s3://{BUCKET}/query", endpoint=server.endpoint, **options)
     with pytest.raises(StoreError, match=r"access is denied \(403 InvalidAccessKeyId\)") as caught:
         store.create("a", b"1")
-    with pytest.raises(ConfigError, match=r"access is denied \(403 InvalidAccessKeyId\)") as start:
+    with pytest.raises(ConfigError, match=r"access is denied \(403\); use") as start:
         check_store(store)
     for error in (caught.value, start.value):
         assert SECRET not in "".join(traceback.format_exception(error))

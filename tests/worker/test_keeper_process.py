@@ -108,6 +108,14 @@ def test_one_runs_and_follows_the_query(sim: Placed, executor: Executor) -> None
     assert os.getsid(pid) == pid
 
 
+def test_the_command_line_tells_nothing_of_the_store(sim: Placed, executor: Executor) -> None:
+    executor.ensure(sim.spec(executor.id))
+    pid = await_epoch(sim, 0).pid
+    command = Path(f"/proc/{pid}/cmdline").read_text().strip("\0").split("\0")
+    assert command[1:3] == ["-m", "godwit.worker.keeper"]
+    assert all(one.isdecimal() for one in command[3:])
+
+
 def test_one_that_was_killed_is_started_again_and_goes_on(sim: Placed, executor: Executor) -> None:
     spec = sim.spec(executor.id)
     executor.ensure(spec)

@@ -13,6 +13,7 @@ from godwit.model.files import FileRef
 from godwit.model.graph import Graph
 from godwit.model.ids import NO_EXECUTOR, Epoch, ExecutorId, WorkerId
 from godwit.model.loads import Loads
+from godwit.model.store_requests import NO_REQUESTS, StoreRequests
 from godwit.model.time import Clocks
 from godwit.model.tree import PackedTree
 
@@ -24,7 +25,7 @@ class WorkerStatistics:
     `rows` and `bytes` of state were changed, `merged_rows` and `merged_bytes` rewritten; `outputs`
     rows were put out, `late` records dropped. `fetched` bytes came from the checkpoint, which took
     `fetch_seconds`; `seconds` are by the part of the work. `loads` are the records by bin, if there
-    were any, packed: few readers need them.
+    were any, packed: few readers need them. `store_requests` went to an object store.
     """
 
     worker: WorkerId
@@ -40,6 +41,7 @@ class WorkerStatistics:
     fetch_seconds: float = 0.0  # not in older manifests
     seconds: Mapping[str, float] = field(default_factory=dict)
     executor: ExecutorId = NO_EXECUTOR  # that it ran on
+    store_requests: StoreRequests = NO_REQUESTS
 
     @property
     def process_seconds(self) -> float:
@@ -57,12 +59,15 @@ class WorkerStatistics:
 
     def to_json(self) -> dict[str, Any]:
         body = asdict(self)
+        if self.store_requests == NO_REQUESTS:
+            del body["store_requests"]
         return body | {"place": body.pop("executor")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        others = {name: value for name, value in data.items() if name != "place"}
-        return cls(**others, executor=data.get("place", ""))
+        others = {name: data[name] for name in data.keys() - {"place", "store_requests"}}
+        requests = StoreRequests(**data.get("store_requests", {}))
+        return cls(**others, executor=data.get("place", ""), store_requests=requests)
 
 
 @dataclass(frozen=True, slots=True)

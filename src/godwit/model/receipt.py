@@ -12,6 +12,7 @@ from godwit.model.files import FileRef, WrittenFile
 from godwit.model.ids import NO_EXECUTOR, ExecutorId, WorkerId
 from godwit.model.loads import Loads
 from godwit.model.manifest import WorkerStatistics
+from godwit.model.store_requests import NO_REQUESTS, StoreRequests
 from godwit.model.time import Clocks
 
 
@@ -31,6 +32,7 @@ class Receipt:
     failure: GodwitError | None = None  # why there is nothing: it fails the query
     fetched: int = 0  # bytes read from the checkpoint, of need or ahead of it
     fetch_seconds: float = 0.0  # that this took, as part of what `seconds` has
+    store_requests: StoreRequests = NO_REQUESTS  # to an object store
     ready: tuple[int, ...] = ()  # the segments to come of which all files are here
     seconds: Mapping[str, float] = field(default_factory=dict)
     executor: ExecutorId = NO_EXECUTOR
@@ -59,6 +61,7 @@ class Receipt:
                 "failure": self.failure and base64.b64encode(pickle.dumps(self.failure)).decode(),
                 "fetched": self.fetched,
                 "fetch_seconds": self.fetch_seconds,
+                "store_requests": self.store_requests.to_json(),
                 "ready": self.ready,
                 "seconds": self.seconds,
                 "executor": self.executor,
@@ -81,6 +84,7 @@ class Receipt:
             failure=data["failure"] and pickle.loads(base64.b64decode(data["failure"])),
             fetched=data["fetched"],
             fetch_seconds=data["fetch_seconds"],
+            store_requests=StoreRequests(**data["store_requests"]),
             ready=tuple(data["ready"]),
             seconds=data["seconds"],
             executor=data["executor"],
@@ -100,6 +104,7 @@ class Receipt:
             outputs=self.outputs.rows if self.outputs else 0,
             fetched=self.fetched,
             fetch_seconds=self.fetch_seconds,
+            store_requests=self.store_requests,
             seconds=self.seconds,
             executor=self.executor,
         )

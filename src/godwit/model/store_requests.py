@@ -1,7 +1,7 @@
 """How many requests went to an object store, by what they cost."""
 
-from dataclasses import astuple, dataclass
-from typing import Self
+from dataclasses import asdict, astuple, dataclass
+from typing import Final, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +22,9 @@ class StoreRequests:
 
     def __sub__(self, other: Self) -> Self:
         return type(self)(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)
+
+
+NO_REQUESTS: Final = StoreRequests()

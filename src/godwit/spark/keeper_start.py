@@ -47,21 +47,20 @@ def _start(spec: KeeperSpec, lock: int) -> bool:
         return False
     cache = replace(spec.cache, directory=str(spec.cache.path.parent))
     with open(spec.cache.path / LOG, "wb") as output:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [
-                sys.executable,
-                "-m",
-                MODULE,
-                replace(spec, cache=cache).to_text(),
-                str(executor.pid),
-                str(executor.started),
-                str(lock),
+                *(sys.executable, "-m", MODULE),
+                *(str(executor.pid), str(executor.started), str(lock)),
             ],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=[lock],
             start_new_session=True,
+            text=True,
         )
+    assert process.stdin is not None
+    with process.stdin as given:
+        given.write(replace(spec, cache=cache).to_text())
     return True

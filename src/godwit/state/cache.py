@@ -20,10 +20,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, cast
 
 from godwit.errors import ConfigError, DamagedFileError
 from godwit.model.files import FileRef
+from godwit.state.copying import Copying
 from godwit.state.file import StateFile, read, verified_chunks
 from godwit.state.rate_limit import RateLimit
 from godwit.state.table import TableSpec
@@ -94,6 +95,7 @@ class FileCache:
         self._limit = limit
         self._rate_limit = rate_limit
         self._clock = clock
+        self._written: dict[str, Copying] = {}  # by name, until they are added
         self.fetched_bytes = 0  # read from the checkpoint by this object
         self.fetch_seconds = 0.0  # that this took
         self.hits = 0  # files that this object found here
@@ -103,19 +105,33 @@ class FileCache:
         """So many bytes of the files that were used last, no eviction deletes."""
         return self._limit - self._limit // 8
 
+    @contextmanager
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        """Write a file of the checkpoint as a store does; its bytes stay here until it is added."""
+        if self._store.local_path(name) is not None:  # it will be linked
+            with self._store.write(name) as target:
+                yield target
+            return
+        with Copying(self._temporary()) as copy, self._store.write(name) as target:
+            yield cast(BinaryIO, copy.of(target))
+        self._written[name] = copy
+
     def add(self, ref: FileRef) -> None:
-        """Keep a file that this process has just written to the checkpoint.
+        """Keep a file that this object has just written to the checkpoint.
 
         It is a hard link where possible, so marking it as used changes the original's times too.
         """
+        written = self._written.pop(ref.name, None)
         if ref.bytes > self._limit:
+            if written is not None:
+                written.drop()
             return
         local = self._local(ref)
         try:
-            added = self._linked(ref, local) or self._copy(ref, local)
+            added = (written is not None and written.keep(local)) or self._linked(ref, local)
         except FileExistsError:
             return
-        if added:
+        if added or self._copy(ref, local):
             self._account(ref.bytes)
 
     def has(self, ref: FileRef) -> bool:
@@ -161,6 +177,9 @@ class FileCache:
         """The path of the local copy."""
         return f"{self._directory}/{_local_name(self._location, ref.name, ref.crc)}"
 
+    def _temporary(self) -> str:
+        return f"{self._directory}/{uuid.uuid4().hex}.tmp{SUFFIX}"
+
     def _linked(self, ref: FileRef, local: str) -> bool:
         """Give an original a name here; False if it is on another filesystem, or on none."""
         original = self._store.local_path(ref.name)
@@ -183,7 +202,7 @@ class FileCache:
 
     def _copy(self, ref: FileRef, local: str) -> bool:
         """Copy a file from the checkpoint, checking its sum; False if it cannot be kept here."""
-        temporary = f"{self._directory}/{uuid.uuid4().hex}.tmp{SUFFIX}"
+        temporary = self._temporary()
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             with open(temporary, "wb") as target:

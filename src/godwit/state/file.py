@@ -12,8 +12,9 @@ import itertools
 import json
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, Literal, get_args
+from typing import Any, BinaryIO, Final, Literal, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -121,8 +122,14 @@ def gather_segments(segments: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
+class Writing(Protocol):
+    """What writes files: a store, or what also keeps them elsewhere."""
+
+    def write(self, name: str) -> AbstractContextManager[BinaryIO]: ...
+
+
 def write(
-    files: Store,
+    files: Writing,
     name: str,
     spec: TableSpec,
     rows: pa.Table,

@@ -150,7 +150,7 @@ def _open_objects(
 ) -> ObjectStore:
     scheme, _, rest = text.partition(":")
     bucket, *parts = rest.removeprefix("//").split("/")
-    if "@" in bucket:
+    if "@" in bucket or ":" in bucket:
         raise ConfigError(
             f"a URL such as {scheme}://bucket/prefix holds no credentials; set them in the "
             "environment, or by gw.object_store"

@@ -10,8 +10,8 @@ from godwit.storage.store import Store, StoreError
 def check_store(store: Store) -> None:
     """Raise ConfigError if a store can be seen not to qualify, cannot be reached, or refuses.
 
-    It creates a file twice, looks at it and deletes it: ten requests, which leave nothing. It can
-    refuse a store and cannot prove one, since it is alone with its file.
+    It creates a file twice, looks at it and deletes it, by eleven requests that leave nothing. It
+    can refuse a store and cannot prove one, since it is alone with its file.
     """
     name = f"probe-{uuid.uuid4().hex}"
     try:

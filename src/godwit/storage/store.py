@@ -151,6 +151,7 @@ class Store(Protocol):
 
     def make(self, directory: str = "") -> None:
         """Make the store, or a directory ahead of its files, where there are directories."""
+        return
 
     def drafts(self, directory: str) -> list[str]:
         """Names, for `delete`, of what writers below a directory are at or left when they died."""

@@ -250,15 +250,16 @@ def _retract(spec: KeeperSpec) -> None:
 
 
 def main() -> None:
-    """`python -m godwit.worker.keeper SPEC PID STARTED LOCK`: end with the process PID, at once.
+    """`python -m godwit.worker.keeper PID STARTED LOCK`: end with the process PID, at once.
 
-    LOCK is a descriptor of the locked file.
+    LOCK is a descriptor of the locked file. The spec comes on the standard input, since others see
+    the command line and a store may have credentials.
     """
-    spec, executor = KeeperSpec.from_text(sys.argv[1]), Process(*map(int, sys.argv[2:4]))
+    spec, executor = KeeperSpec.from_text(sys.stdin.readline()), Process(*map(int, sys.argv[1:3]))
     logging.basicConfig(format="%(asctime)s %(message)s")
     os.nice(NICE)
     threading.Thread(target=_end_with, args=(executor, spec), daemon=True).start()
-    run(spec, int(sys.argv[4]))
+    run(spec, int(sys.argv[3]))
 
 
 def _end_with(executor: Process, spec: KeeperSpec) -> None:

@@ -35,6 +35,7 @@ from godwit.state.run import Run, Slices, in_sets, in_slices, segments_of
 from godwit.state.table import HASH, TableSpec
 from godwit.state.timed import NEVER, WatermarkSpan, is_timed, key_hashes, pending
 from godwit.state.view import Own, View
+from godwit.storage.object_client import requests_made
 from godwit.storage.store import Store
 from godwit.worker.event_time import count, on_time
 
@@ -96,6 +97,7 @@ class _Attempt:
         self.files = work.cache.open(work.store)
         self.token = uuid.uuid4().hex[:12]
         self.seconds: dict[str, float] = {}
+        self.earlier = requests_made()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Receipt:
         operator, epoch, name = self.operator, self.work.epoch, self.work.operator.name
@@ -145,6 +147,7 @@ class _Attempt:
             late_records=late,
             fetched=self.files.fetched_bytes,
             fetch_seconds=round(self.files.fetch_seconds, 4),
+            store_requests=requests_made() - self.earlier,
             ready=tuple(ready),
             seconds=self.seconds,
         )
@@ -196,7 +199,7 @@ class _Attempt:
         files: list[WrittenFile] = []
         for part in parts:
             written = state_file.write(
-                self.work.store,
+                self.files,
                 f"{directory}/{self._stem(kind)}-{len(files)}.arrow",
                 spec,
                 part,
