@@ -1,7 +1,7 @@
 """Examples in docstrings that name Spark get a session, and run among the tests that need one.
 
 They have a directory `home` with some words in `input`. There is `query`, which counts them into
-`checkpoint`, with its `reports`; and `old`, the checkpoint of a query of Spark's own.
+`checkpoint` and `output`, with its `reports`; and `old`, the checkpoint of a query of Spark's own.
 """
 
 import json
@@ -18,7 +18,8 @@ from tests.conftest import spark
 
 __all__ = ["spark"]
 
-_SPARK = re.compile(r"\bspark\.read|\(spark, home|\bquery\.|\breports\[")
+_SPARK = re.compile(r"\bspark\.read|\((spark, )?home|\bquery\.|\breports\[")
+_RUNNING = re.compile(r'"(checkpoint|output)"|\bquery\.|\breports\[')
 WORDS = ["to", "be", "to"]
 
 
@@ -43,7 +44,7 @@ def names(
     doctest_namespace |= {"spark": session, "home": tmp_path}
     if '"old"' in source:
         _run_spark(session, tmp_path)
-    if "query = " in source or not re.search(r'"checkpoint"|\bquery\.|\breports\[', source):
+    if "query = " in source or not _RUNNING.search(source):
         yield
         return
     query = _start(session, tmp_path, doctest_namespace)
@@ -60,8 +61,7 @@ def _start(spark: SparkSession, home: Path, names: dict[str, Any]) -> gw.Query:
     words = spark.readStream.schema("word string").json(f"{home}/input")
     counts = gw.stream(words).aggregate("counts", key="word", n=gw.count())
     reports: list[gw.EpochReport] = []
-    job = counts.to(gw.foreach_batch(lambda rows, epoch: None))
-    query = job.start(
+    query = counts.to(gw.files(home / "output")).start(
         home / "checkpoint", workers=2, options=gw.Options(bins=16), listener=reports.append
     )
     query.process_all_available()

@@ -20,8 +20,8 @@ HARMLESS = {"PathLike", "fspath", "getpid", "kill"}
 CACHE = "the cache of an executor: scratch on its own disk"
 PROCESSES = "processes and their environment"
 USERS_FILES = "files that a user names on the command line"
-OUTPUTS = "outputs that the store of a checkpoint has as local files: `LINKING` asks it for them"
 OPENED = "files that a store has opened"
+WRITTEN = "directories that tasks write to, which `storage` looks at"
 PROJECTIONS = "directories of `godwit project`, which the user names"
 
 EXEMPT = {
@@ -38,15 +38,19 @@ EXEMPT = {
     "planner/iteration.py": PROJECTIONS,
     "planner/projected.py": PROJECTIONS,
     "planner/work.py": PROJECTIONS,
+    "spark/hosts.py": WRITTEN,
     "spark/keeper_start.py": CACHE,
     "spark/peer_secret.py": "a directory of keytool's on the driver, for a moment",
     "spark/session.py": PROCESSES,
     "spark/start.py": CACHE,
     "spark/unread_files.py": "directories that sources read",
-    "spark/sinks/arrow_sink.py": OUTPUTS,
+    "spark/sinks/delta.py": WRITTEN,
     "spark/sinks/delta_files.py": "directories of a table on a local disk, and one for a trial",
     "spark/sinks/files.py": "directories that Spark writes and a sink shows as a whole",
-    "spark/sinks/lake_sink.py": OUTPUTS,
+    "spark/sinks/iceberg.py": WRITTEN,
+    "spark/sinks/sink.py": WRITTEN,
+    "spark/sinks/store_files.py": "files that a store has opened, and directories as above",
+    "spark/sinks/table.py": WRITTEN,
     "state/cache.py": CACHE,
     "state/draft.py": CACHE,
     "state/output.py": OPENED,
@@ -59,7 +63,7 @@ EXEMPT = {
     "worker/peer_wire.py": CACHE,
 }
 
-LINKING = {"spark/epoch.py", "state/cache.py"}  # to files that a sink or a cache shares
+LINKING = {"state/output.py", "state/cache.py"}  # to files that a sink or a cache shares
 
 
 def imported(path: Path) -> set[str]:

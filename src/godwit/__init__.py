@@ -50,6 +50,7 @@ from godwit.placement.slots import Held, Placement
 from godwit.spark.sinks.console import console
 from godwit.spark.sinks.delta import delta
 from godwit.spark.sinks.files import files
+from godwit.spark.sinks.files_reader import delivered_files, read_files
 from godwit.spark.sinks.foreach_batch import foreach_batch
 from godwit.spark.sinks.iceberg import iceberg
 from godwit.spark.sinks.kafka import kafka
@@ -119,6 +120,7 @@ __all__ = [
     "console",
     "count",
     "counted",
+    "delivered_files",
     "delta",
     "every",
     "files",
@@ -137,6 +139,7 @@ __all__ = [
     "paced",
     "postgres",
     "query",
+    "read_files",
     "read_state",
     "restore",
     "session",

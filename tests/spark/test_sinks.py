@@ -2,10 +2,10 @@
 
 import json
 import re
+import shutil
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,14 @@ from godwit.model.schema import parse
 from godwit.spark.sinks.files import FORMATS, FilesSink
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_spark
+from godwit.state.output import OutputFiles
+from godwit.storage.local import LocalStore
+from tests.support.log_samples import begun, published
 
 pytestmark = pytest.mark.spark
 
 SCHEMA = to_spark(parse("k string, n bigint"))
+NONE = OutputFiles(LocalStore(Path("/nowhere")), ())
 
 
 def rows(spark: SparkSession, *values: int) -> DataFrame:
@@ -43,8 +47,7 @@ def out(tmp_path: Path) -> Path:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """Of the query with the id `q`."""
-    (tmp_path / "checkpoint" / "spark").mkdir(parents=True)
-    (tmp_path / "checkpoint" / "spark" / "metadata").write_text('{"id": "q"}')
+    begun(tmp_path / "checkpoint", "q")
     return tmp_path / "checkpoint"
 
 
@@ -85,10 +88,10 @@ def test_files_of_an_epoch_without_rows_are_not_made(
     assert not (out / "epoch=0").exists()
     files.deliver(1, rows(spark, 9), "q/b", 0)
     assert delivered(spark.read.parquet(str(out))) == {(1, 9)}
-    assert files.deliver_files(2, [], "q/c")
+    assert files.deliver_files(2, NONE, "q/c")
     assert not (out / "epoch=2").exists()
     with pytest.raises(ConfigError, match="holds commit q/b, not commit q/z"):
-        files.deliver_files(1, [], "q/z")
+        files.deliver_files(1, NONE, "q/z")
 
 
 def test_files_of_another_history_are_not_overwritten(
@@ -113,13 +116,14 @@ def test_files_of_later_epochs_are_another_history(
     with pytest.raises(ConfigError, match=r"epoch=10 is there .* only come to epoch 4"):
         restored.deliver(4, rows(spark, 4), "q/z", 1)
     restored.deliver(11, rows(spark, 11), "q/11", 1)
-    manifests = checkpoint / "godwit" / "manifests"
-    manifests.mkdir(parents=True)
-    for published in range(3, 12):
-        refused = pytest.raises(ConfigError, match=rf"epoch=1[01] is .* come to epoch {published};")
-        (manifests / f"{published}.json").touch()
-        with refused if published < 11 else nullcontext():
+    for epoch in range(3, 11):
+        published(checkpoint, "q", epoch)
+        refused = pytest.raises(ConfigError, match=rf"epoch=1[01] is .* come to epoch {epoch};")
+        with refused:
             gw.files(out).check(spark, SCHEMA, str(checkpoint))
+    (anew,) = published(checkpoint, "q", 11)
+    with pytest.raises(ConfigError, match=f"holds commit q/11, not commit {anew}"):
+        gw.files(out).check(spark, SCHEMA, str(checkpoint))
 
 
 @pytest.mark.parametrize("receipt", [None, "", "{", "[]", "{}"])
@@ -146,7 +150,7 @@ def test_files_of_another_query_are_told_at_the_start(
         f"{out} holds the output of another query in checkpoint {checkpoint}. Name another output "
         "directory for this one, or delete this directory. Nothing was overwritten"
     )
-    (checkpoint / "spark" / "metadata").unlink()
+    shutil.rmtree(checkpoint)
     with pytest.raises(ConfigError, match=f"{checkpoint}, which has been deleted since"):
         gw.files(out).check(spark, SCHEMA, str(checkpoint))
 
@@ -269,7 +273,9 @@ def test_files_take_the_options_of_their_format(
 def test_what_cannot_work_is_refused_at_the_start(
     spark: SparkSession, tmp_path: Path, checkpoint: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"s3a.* does not qualify for a sink; use a local path"):
+    with pytest.raises(
+        ConfigError, match=r"s3a.* does not qualify for a sink; write s3://bucket/prefix"
+    ):
         gw.files("s3a://bucket/out")
     with pytest.raises(ConfigError, match="unknown file format 'parket'"):
         gw.files(tmp_path, "parket").check(spark, SCHEMA, str(checkpoint))
@@ -299,8 +305,41 @@ def test_a_table_has_a_partition_an_epoch(
     assert delivered(spark.table(table)) == {(0, 1), (0, 2), (1, 3)}
 
     gw.table(table).check(spark, SCHEMA, str(checkpoint))
-    sink.deliver(1, rows(spark), "q/c", 0)
-    assert delivered(spark.table(table)) == {(0, 1), (0, 2)}
+    sink.deliver(2, rows(spark), "q/c", 0)
+    assert delivered(spark.table(table)) == {(0, 1), (0, 2), (1, 3)}
+
+
+def test_a_table_says_whose_output_it_holds(
+    spark: SparkSession, table: str, checkpoint: Path
+) -> None:
+    """And takes that of another query, or of another history, once nothing is said."""
+    sink = gw.table(table)
+    sink.check(spark, SCHEMA, f"{checkpoint}'s")
+    sink.deliver(3, rows(spark, 1), "q/3/1", 1)
+    properties = spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+    told = {row.key: row.value for row in properties}
+    assert told["godwit.commit"] == "q/3/1"
+    assert told["godwit.checkpoint"] == f"{checkpoint}'s"
+    with pytest.raises(ConfigError, match=r"another query, in checkpoint .*'s.*UNSET") as refused:
+        sink.deliver(0, rows(spark, 2), "other/0/1", 1)
+    statement = f"ALTER TABLE {table} UNSET TBLPROPERTIES ('godwit.commit')"
+    assert statement in str(refused.value)
+    spark.sql(statement)
+    sink.deliver(0, rows(spark, 2), "other/0/1", 1)
+    assert delivered(spark.table(table)) == {(3, 1), (0, 2)}
+
+
+def test_a_table_finishes_a_delivery_that_was_begun(
+    spark: SparkSession, table: str, checkpoint: Path
+) -> None:
+    """The commit is told before its rows: who dies between them has delivered nothing."""
+    sink = gw.table(table)
+    sink.check(spark, SCHEMA, str(checkpoint))
+    failing = spark.range(1).selectExpr("'k' AS k", "assert_true(false, 'no') IS NULL AS n")
+    with pytest.raises(PySparkException, match="no"):
+        sink.deliver(0, failing.withColumn("n", failing.n.cast("long")), "q/0/1", 1)
+    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
+    assert delivered(spark.table(table)) == {(0, 1)}
 
 
 def test_a_table_of_another_shape_is_refused(

@@ -13,15 +13,14 @@ from godwit.model.schema import parse
 from godwit.spark.sinks.arrow_sink import ArrowSink, Outputs
 from godwit.spark.sinks.sink import Sink
 from godwit.spark.types import to_spark
+from tests.support.log_samples import begun
 
 Row = tuple[Any, ...]
 
 
 def started(sink: Sink, columns: str | StructType, directory: Path) -> ArrowSink:
     """The sink, checked for a query `q` whose outputs have these columns."""
-    metadata = directory / "checkpoint" / "spark" / "metadata"
-    metadata.parent.mkdir(parents=True, exist_ok=True)
-    metadata.write_text('{"id": "q"}')
+    begun(directory / "checkpoint", "q")
     schema = to_spark(parse(columns)) if isinstance(columns, str) else columns
     sink.check(cast(SparkSession, None), schema, str(directory / "checkpoint"))
     assert isinstance(sink, ArrowSink)

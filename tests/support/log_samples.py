@@ -1,9 +1,11 @@
 """Small values for the tests of the log."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from godwit.log import Intent, Journal
+from godwit.log.history import History
 from godwit.model.description import OperatorDescription
 from godwit.model.files import FileRef
 from godwit.model.ids import Epoch, ExecutorId, WorkerId
@@ -41,6 +43,22 @@ def run(journal: Journal, *epochs: int) -> None:
     for epoch in epochs:
         journal.begin(intent_of(epoch))
         journal.publish(manifest_of(epoch))
+
+
+def begun(checkpoint: Path, query: str) -> None:
+    """Let the log of a checkpoint say which query's it is."""
+    if History(checkpoint).query is None:
+        journal_at(checkpoint).begin(replace(intent_of(0), query=query))
+
+
+def published(checkpoint: Path, query: str, *epochs: int) -> list[str]:
+    """Publish epochs of a query, as a driver that takes the checkpoint over; their commits."""
+    journal = journal_at(checkpoint)
+    commits = []
+    for epoch in epochs:
+        journal.begin(replace(intent_of(epoch), query=query))
+        commits.append(journal.publish(replace(manifest_of(epoch), query=query)).id)
+    return commits
 
 
 def files_below(directory: Path) -> dict[str, bytes]:

@@ -163,6 +163,16 @@ class History:
         epochs = self.epochs()
         return self.manifest(epochs[-1]) if epochs else None
 
+    @property
+    def query(self) -> str | None:
+        """Spark's id of the query, the same over restarts; None before its first epoch."""
+        manifest = self.last()
+        if manifest is not None and manifest.query:
+            return manifest.query
+        begun = self.intents()
+        intent = self.decided(begun[-1]) if begun else None
+        return (intent.query or None) if intent else None
+
     def intent(self, epoch: int) -> Intent | None:
         """The intent of an epoch with its routings in full, wherever they are written; also of the
         operators that were added to the epoch."""

@@ -1,7 +1,7 @@
 """One epoch on Spark: decide, run the operators, publish, deliver."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter, sleep
@@ -15,17 +15,18 @@ from godwit.driver.published import INITIAL
 from godwit.errors import ConfigError, FencedError, GodwitError, IncompatibleError
 from godwit.inspect.report import EpochReport
 from godwit.log.intent import Intent
-from godwit.model.files import FileRef
 from godwit.model.ids import Epoch
 from godwit.model.manifest import Manifest
 from godwit.model.receipt import Receipt
 from godwit.model.requests import StreamedUpdates
 from godwit.operators.base import Operator
+from godwit.spark import outputs
 from godwit.spark.backlog import latest_offsets
 from godwit.spark.concurrent_jobs import Receipts, run_jobs
 from godwit.spark.dataflow import Dataflow, Frames
 from godwit.spark.executor_loss import LossWatch
 from godwit.spark.executors import is_alone
+from godwit.spark.hosts import LocalDirectories
 from godwit.spark.hushing import hush_failure
 from godwit.spark.node import LateRecords, Node
 from godwit.spark.operator_job import OperatorJob, job_settings, plan
@@ -36,6 +37,7 @@ from godwit.spark.ticks import Ticker
 from godwit.spark.unread_files import UnreadWatch
 from godwit.spark.update_stream import split
 from godwit.state import file as state_file
+from godwit.state.output import OutputFiles
 
 Listener = Callable[[EpochReport], None]
 
@@ -130,6 +132,7 @@ class Engine:
     def _epoch(self, batch: DataFrame, epoch: Epoch) -> None:
         spark = batch.sparkSession
         self.ticker.hold()
+        self.local_directories.check(spark)  # executors may have come on other hosts
         if not self.is_bounded:  # then Spark reads those alone that were there at the start
             self.driver.demand.sweep_ticks()
         clock = Clock()
@@ -182,7 +185,7 @@ class Engine:
                     "its delivery is not known to have ended. Start the query once as it was, or "
                     "roll back to the epoch before with godwit.restore",
                 )
-            for written in self._refs(node, manifest):
+            for written in self._files(node, manifest).refs:
                 state_file.verify(self.driver.files, written)
 
     def _compute(self, batch: DataFrame, intent: Intent) -> dict[str, list[Receipt]]:
@@ -217,9 +220,9 @@ class Engine:
                     for one in receipts[before]:
                         if one.failure is not None:  # what is there of its outputs is no input
                             raise one.failure
-                    refs = [one.outputs for one in receipts[before] if one.outputs]
+                    refs = tuple(one.outputs for one in receipts[before] if one.outputs)
                     node = self.flow.operators[before]
-                    frames[node] = self._read(spark, node, refs)
+                    frames[node] = _read(spark, node, OutputFiles(self.driver.files, refs))
                 routing = intent.routings[name]
                 slots = self.pinning.slots(spark, placements.placement, routing.workers)
                 (input,) = self.flow.operators[name].inputs
@@ -252,9 +255,9 @@ class Engine:
     def _deliver_to(self, spark: SparkSession, node: Node, sink: Sink, manifest: Manifest) -> None:
         if self._delivered_as_files(node, sink, manifest):
             return
-        read = {one: self._refs(one, manifest) for one in self._read_for(node)}
-        frames = Frames({one: self._read(spark, one, refs) for one, refs in read.items()})
-        count = sum(ref.rows for refs in read.values() for ref in refs)
+        files = {one: self._files(one, manifest) for one in self._read_for(node)}
+        frames = Frames({one: _read(spark, one, these) for one, these in files.items()})
+        count = sum(these.rows for these in files.values())
         sink.deliver(manifest.epoch, frames[node], manifest.id, count)
 
     def _outlets_in(self, manifest: Manifest) -> list[tuple[Node, Sink]]:
@@ -266,9 +269,7 @@ class Engine:
         """Could a sink take the files of the rows as they are?"""
         if not isinstance(node.step, Operator | LateRecords) or not isinstance(sink, FileTaker):
             return False
-        refs = self._refs(node, manifest)
-        paths = [str(path) for ref in refs if (path := self.driver.files.local_path(ref.name))]
-        return len(paths) == len(refs) and sink.deliver_files(manifest.epoch, paths, manifest.id)
+        return sink.deliver_files(manifest.epoch, self._files(node, manifest), manifest.id)
 
     def _read_for(self, node: Node) -> list[Node]:
         """The nodes of which files have the rows that a node is made of."""
@@ -276,27 +277,25 @@ class Engine:
             return [node]
         return [self.flow.operators[name] for name in self.flow.behind(node)]
 
-    def _refs(self, node: Node, manifest: Manifest) -> Sequence[FileRef]:
+    def _files(self, node: Node, manifest: Manifest) -> OutputFiles:
         """The files of an operator's outputs, or of its late records."""
         (name,) = self.flow.behind(node)
-        if isinstance(node.step, LateRecords):
-            return manifest.late.get(name, ())
-        return manifest.outputs[name]
+        late = isinstance(node.step, LateRecords)
+        refs = manifest.late.get(name, ()) if late else manifest.outputs[name]
+        return OutputFiles(self.driver.files, tuple(refs))
 
-    def _read(self, spark: SparkSession, node: Node, refs: Sequence[FileRef]) -> DataFrame:
-        """Receipted files as a DataFrame: it can be read twice, in part or not at all."""
-        schema = node.schema
-        assert schema is not None  # of a flow over DataFrames
-        if not refs:
-            return spark.createDataFrame([], schema)
-        paths = [self.driver.files.url(ref.name) for ref in refs]
-        # Whatever the user has set, a file of these must not be passed over.
-        reader = spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
-        return reader.schema(schema).parquet(*paths)
+    @cached_property
+    def local_directories(self) -> LocalDirectories:
+        return LocalDirectories(self.flow, self.driver.checkpoint)
 
     @cached_property
     def ticker(self) -> Ticker:
         return Ticker(self.driver.demand, self.driver.placements, self.pinning, self.interval)
+
+
+def _read(spark: SparkSession, node: Node, files: OutputFiles) -> DataFrame:
+    assert node.schema is not None  # of a flow over DataFrames
+    return outputs.read(spark, files, node.schema)
 
 
 def _brief(error: BaseException) -> str:

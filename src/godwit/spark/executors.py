@@ -108,7 +108,7 @@ class Executors:
             living = live(self._spark.sparkContext)
             if living <= seen.keys():
                 break
-            tasks = _cores(self._spark.sparkContext)
+            tasks = cores(self._spark.sparkContext)
             job = self._spark.range(0, tasks, 1, tasks).mapInArrow(
                 partial(done, do), "executor string, host string"
             )
@@ -136,7 +136,7 @@ class Executors:
             time.sleep(POLL)
 
 
-def _cores(context: SparkContext) -> int:
+def cores(context: SparkContext) -> int:
     """How many tasks can run at a time, whatever `spark.default.parallelism` says."""
     scala = context._jsc.sc()
     profile = scala.resourceProfileManager().defaultResourceProfile()

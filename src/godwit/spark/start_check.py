@@ -15,11 +15,13 @@ from godwit.log.layout import HOME
 from godwit.log.spark_log import METADATA, OFFSETS
 from godwit.spark.dataflow import Dataflow, describe, operators_of
 from godwit.spark.executors import done, prepare
+from godwit.spark.hosts import LocalDirectories
 from godwit.spark.sinks.lake_sink import LakeSink
-from godwit.spark.sinks.sink import Maker, Sink
+from godwit.spark.sinks.sink import FileTaker, Maker, Sink
 from godwit.spark.unpicklable import check_operators
 from godwit.spark.unread_files import FileSource
 from godwit.storage.directories import check_writable, lies_in
+from godwit.storage.location import Location, open_store
 from godwit.storage.store import Store
 
 # They tell of each attempt of a task that fails; what failed it is told once, by the error.
@@ -53,10 +55,10 @@ def check_checkpoint(store: Store, sources: Iterable[FileSource]) -> None:
 def check_start(
     spark: SparkSession,
     flow: Dataflow,
-    checkpoint: str,
+    checkpoint: Location,
 ) -> None:
-    """Raise ConfigError if executors cannot run Godwit or be sent an operator, or if a sink refuses
-    the output."""
+    """Raise ConfigError if executors cannot run Godwit, be sent an operator or reach what they have
+    to write to, or if a sink refuses the output."""
     hush_pandas()
     check_operators(operators_of(flow))
     makers, others = [], []
@@ -69,8 +71,11 @@ def check_start(
             others.append((sink, node.schema))
     writing = [sink for _, sink in flow.outlets if isinstance(sink, LakeSink) and sink.by_tasks]
     check_python(spark, *(sink.module for sink in writing))
+    LocalDirectories(flow, open_store(checkpoint)).check(spark)
     for sink, schema in [*others, *makers]:  # so nothing is made while one refuses the output
-        sink.check(spark, schema, checkpoint)
+        # One of the user's is told a text.
+        told: Any = checkpoint if isinstance(sink, FileTaker | Maker) else str(checkpoint)
+        sink.check(spark, schema, told)
     check_identities(spark, [sink for sink, _ in makers])
 
 

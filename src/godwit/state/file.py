@@ -187,6 +187,17 @@ def verify(files: Store, ref: FileRef) -> None:
         pass
 
 
+def verified(files: Store, ref: FileRef) -> pa.Buffer:
+    """The bytes of a whole file; raises DamagedFileError when they are not those of `ref`."""
+    path = files.address(ref.name)
+    try:
+        data = files.map(ref.name)
+    except FileNotFoundError:
+        raise _damaged(path, "the file is missing") from None
+    _check_sum(path, ref, data.size, zlib.crc32(data))
+    return data
+
+
 def verified_chunks(files: Store, ref: FileRef) -> Iterator[memoryview]:
     """The bytes of a file, each chunk valid until the next; raises DamagedFileError at the end
     when they were not those of `ref`."""
@@ -200,6 +211,10 @@ def checked(chunks: Iterable[memoryview], ref: FileRef, path: str) -> Iterator[m
         crc = zlib.crc32(chunk, crc)
         size += len(chunk)
         yield chunk
+    _check_sum(path, ref, size, crc)
+
+
+def _check_sum(path: str, ref: FileRef, size: int, crc: int) -> None:
     if size != ref.bytes:
         raise _wrong_size(path, size, ref)
     if crc != ref.crc:

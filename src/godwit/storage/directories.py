@@ -2,14 +2,17 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from godwit.errors import ConfigError
 from godwit.storage.local import LocalStore
 from godwit.storage.store import Store
 
-Place: TypeAlias = Store | Path | str
+Place: TypeAlias = Store | os.PathLike[str] | str
 
 
 def check_writable(place: Place, what: str) -> None:
@@ -30,6 +33,35 @@ def check_writable(place: Place, what: str) -> None:
         raise _unfit(what, path, f"{error.strerror}, at {there}") from None
 
 
+def local_path(place: Place | None) -> Path | None:
+    """The path of a place, or of a URL, that is on a local disk.
+
+    >>> local_path("file:/data/a%20b"), local_path("/data"), local_path("s3://bucket/data")
+    (PosixPath('/data/a b'), PosixPath('/data'), None)
+    """
+    if not place:
+        return None
+    if not isinstance(place, str):
+        return _path(place)
+    url = urlsplit(place)
+    if url.scheme == "file":
+        return Path(unquote(url.path))
+    return None if url.scheme else Path(place).absolute()
+
+
+@contextmanager
+def marked(path: Path) -> Iterator[str]:
+    """A file in a directory, or where that would be made, as long as the block runs."""
+    there = next(one for one in (path, *path.parents) if one.is_dir())
+    with tempfile.NamedTemporaryFile(prefix=".godwit-", dir=there) as file:
+        yield file.name
+
+
+def is_marked(marker: str) -> bool:
+    """Is the file of a mark, made by another process, here?"""
+    return os.path.exists(marker)
+
+
 def lies_in(place: Place, directory: Place) -> bool:
     """Is a place a directory, or below it? Links are followed.
 
@@ -37,7 +69,9 @@ def lies_in(place: Place, directory: Place) -> bool:
     (True, False)
     """
     path, parent = _path(place), _path(directory)
-    return path is not None and parent is not None and parent in (path, *path.parents)
+    if path is None or parent is None:
+        return path is parent and f"{place}/".startswith(f"{directory}/")
+    return parent in (path, *path.parents)
 
 
 def _path(place: Place) -> Path | None:

@@ -25,11 +25,11 @@ _REMOTE: Final = re.compile(
 )
 _USE: Final[Mapping[Purpose, str]] = {
     "checkpoint": "use a local path, a file: URL, or an object store: s3://, gs:// or az://",
-    "sink": "use a local path or a file: URL",
+    "sink": "use a local path, a file: URL, or an object store: s3://, gs:// or az://",
 }
 _NEEDS: Final[Mapping[Purpose, str]] = {
     "checkpoint": "Publishing an epoch needs an exclusive create that is atomic and durable",
-    "sink": "Delivering an epoch needs a directory that appears as a whole and is durable",
+    "sink": "Delivering an epoch needs an exclusive create that is atomic and durable",
 }
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("s3a", "s3n"), "s3://bucket/prefix"),
@@ -107,6 +107,20 @@ def local_directory(location: str | PathLike[str], purpose: Purpose) -> Path:
     path = _path(text, purpose)
     _check_mounted(text, path, purpose)
     return path
+
+
+def place_of_files(location: Location) -> Path | Store:
+    """Where the files of a sink go: to a directory of a filesystem, or to a store of another kind.
+
+    >>> place_of_files("file:///data/out"), str(place_of_files("s3://bucket/out"))
+    (PosixPath('/data/out'), 's3://bucket/out')
+    """
+    if isinstance(location, LocalStore):
+        return location.root if location.network else local_directory(location.root, "sink")
+    if isinstance(location, Store):
+        return location
+    text = _text(location, "sink")
+    return _open_objects(text) if _scheme(text) in _OBJECTS else local_directory(text, "sink")
 
 
 def _text(location: str | PathLike[str], purpose: Purpose) -> str:
@@ -193,9 +207,9 @@ def _path_of_url(url: str, rest: str) -> Path:
 
 def _unfit(text: str, filesystem: str, purpose: Purpose) -> ConfigError:
     no = f"{text}: the filesystem '{filesystem}' does not qualify for a {purpose}"
-    if purpose == "checkpoint" and (meant := _MEANT.get(filesystem.lower())):
+    if meant := _MEANT.get(filesystem.lower()):
         return ConfigError(f"{no}; write {meant}")
-    if purpose == "checkpoint" and _REMOTE.fullmatch(filesystem):
+    if _REMOTE.fullmatch(filesystem):
         return ConfigError(
             f"{no} unless you say how it is mounted; give gw.local_store(path, network=True) in "
             "place of the path, and mount it as docs/guide/deploying.md says"

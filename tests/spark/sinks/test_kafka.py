@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 import godwit as gw
 from godwit.errors import ConfigError
 from godwit.spark.sinks.kafka import KafkaSink
+from godwit.state.output import OutputFiles
+from godwit.storage.local import LocalStore
 from tests.support.arrow_outputs import outputs, started
 from tests.support.kafka import make_topics, messages, quiet
 
@@ -135,7 +137,7 @@ def test_other_rows_are_json(
     columns = "`my ``k``` string, Day date, n bigint"
     sink = started(quiet(topic, kafka_cluster, key=key), columns, tmp_path)
     rows = spark.sql("SELECT 'a' AS `my ``k```, DATE '2024-01-02' AS Day, 1L AS n")
-    assert not sink.deliver_files(7, [], "q/7/1")
+    assert not sink.deliver_files(7, OutputFiles(LocalStore(tmp_path), ()), "q/7/1")
     sink.deliver(7, rows, "q/7/1", 1)
     ((found, value),) = sent(kafka_cluster, topic)
     assert found == expected

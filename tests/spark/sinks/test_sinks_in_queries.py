@@ -30,13 +30,23 @@ def told(rows: list[dict[str, object]]) -> set[tuple[int, str, int]]:
     return set(found)
 
 
-@pytest.fixture(params=["delta", "postgres", "iceberg", "kafka"])
+@pytest.fixture(params=["files", "delta", "postgres", "iceberg", "kafka"])
 def target(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Target]:
     """How to make a sink, and what has reached it."""
     out = str(tmp_path / "out")
     match request.param:
+        case "files":
+            monkeypatch.setattr(lake_sink, "LARGE", 1)
+            store = request.getfixturevalue("s3").store()
+            yield (
+                lambda: gw.files(store),
+                lambda: told([row.asDict() for row in gw.read_files(spark, store).collect()]),
+            )
         case "delta":
             monkeypatch.setattr(lake_sink, "LARGE", 1)  # so that tasks write files of operators
             yield (

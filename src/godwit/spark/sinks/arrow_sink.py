@@ -4,22 +4,19 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
 from godwit.log.history import History
-from godwit.log.layout import SPARK
-from godwit.log.spark_log import query_id
 from godwit.spark.sinks.sink import EPOCH, FileTaker, Maker
-from godwit.storage.location import open_store
+from godwit.state.output import OutputFiles
+from godwit.storage.location import Location
 
 PLACE: Final = "a row's place in its epoch"  # a column's name while rows are told apart
 
@@ -67,14 +64,14 @@ class ArrowSink(FileTaker, Maker):
     def place(self) -> str:
         return str(self)
 
-    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: Location) -> None:
         self.prepare(schema, checkpoint, to_make=True)
 
-    def refuse(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def refuse(self, spark: SparkSession, schema: StructType, checkpoint: Location) -> None:
         self.prepare(schema, checkpoint, to_make=False)
 
     @abstractmethod
-    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
+    def prepare(self, schema: StructType, checkpoint: Location, *, to_make: bool) -> None:
         """Refuse what does not fit; make what is missing, if it is `to_make`."""
         ...
 
@@ -87,9 +84,8 @@ class ArrowSink(FileTaker, Maker):
         table = rows.toArrow()
         self.take(Outputs(epoch, len(table), table.to_batches), commit)
 
-    def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
-        count = sum(pq.read_metadata(output).num_rows for output in outputs)
-        self.take(Outputs(epoch, count, partial(read, outputs)), commit)
+    def deliver_files(self, epoch: int, files: OutputFiles, commit: str) -> bool:
+        self.take(Outputs(epoch, files.rows, files.batches), commit)
         return True
 
 
@@ -113,15 +109,14 @@ class Delivered:
             "back to the restored epoch as the guide to sinks tells. Nothing was changed"
         )
 
-    def check_start(self, checkpoint: str, where: str) -> None:
-        """Refuse what is later than all that the query in a checkpoint has published."""
-        if (last := History(open_store(checkpoint)).last()) is not None:
-            self.has(last.epoch, last.id, where)
-
-
-def started(checkpoint: str) -> str | None:
-    """The id of the query in a checkpoint; None before its first start."""
-    return query_id(open_store(checkpoint).within(SPARK))
+    def check_start(self, checkpoint: Location, where: str) -> None:
+        """Refuse what the query in a checkpoint has not published: an epoch later than all of its
+        epochs, or one that it has published with another commit, as far as it knows that still."""
+        history = History(checkpoint)
+        last = history.last()
+        known = last if last is None or last.epoch <= self.epoch else history.manifest(self.epoch)
+        if known is not None:
+            self.has(known.epoch, known.id, where)
 
 
 def need(module: str, extra: str) -> None:
@@ -241,10 +236,3 @@ _NARROW: Final = {
     pa.large_binary(): pa.binary(),
     pa.binary_view(): pa.binary(),
 }
-
-
-def read(paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of local Parquet files."""
-    for path in paths:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches()

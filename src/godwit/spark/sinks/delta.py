@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from godwit import faults
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.spark.sinks.arrow_sink import (
     Delivered,
     Outputs,
@@ -19,12 +21,13 @@ from godwit.spark.sinks.arrow_sink import (
     columns_to_write,
     hushed,
     need,
-    started,
 )
 from godwit.spark.sinks.delta_files import DeltaWriter, are_exact, empty_copy, try_out
 from godwit.spark.sinks.lake_sink import LakeSink
 from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
+from godwit.storage.directories import local_path
+from godwit.storage.location import Location
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema
@@ -72,13 +75,13 @@ class DeltaSink(LakeSink):
             + (", unless they have the same key" if self.key else "")
         )
 
-    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
+    def prepare(self, schema: StructType, checkpoint: Location, *, to_make: bool) -> None:
         need("deltalake", "delta")
         check_no_epoch(schema)
         check_key(self.key, to_arrow(schema))
         try:
             is_there = self._check_table(schema, to_make)
-            query = started(checkpoint) if is_there else None
+            query = History(checkpoint).query if is_there else None
             delivered = self.delivered(self.open(), query) if query else None
         except (OSError, _delta_error()) as error:
             told = hushed(str(error), self.storage_options.values())
@@ -92,6 +95,9 @@ class DeltaSink(LakeSink):
 
     def identity(self, spark: SparkSession) -> Hashable:
         return str(self.open().metadata().id)
+
+    def directory(self, spark: SparkSession) -> Path | None:
+        return local_path(self.uri) if self.by_tasks else None
 
     def open(self) -> "DeltaTable":
         from deltalake import DeltaTable

@@ -18,12 +18,13 @@ from pyspark.sql.types import StructType
 from godwit import faults
 from godwit.errors import ConfigError
 from godwit.log.history import History
-from godwit.log.layout import SPARK
-from godwit.log.spark_log import query_id
-from godwit.spark.sinks.parquet_types import reads, with_earlier
-from godwit.spark.sinks.sink import EPOCH, FileTaker, Sink, check_no_epoch
+from godwit.spark.sinks.parquet_types import check_types, with_earlier
+from godwit.spark.sinks.sink import EPOCH, FileTaker, Sink, TaskWriter, check_no_epoch
+from godwit.spark.sinks.store_files import in_store
+from godwit.state.output import OutputFiles
 from godwit.storage.directories import check_writable, lies_in
-from godwit.storage.location import local_directory, open_store
+from godwit.storage.location import Location, place_of_files
+from godwit.storage.store import Store
 
 FORMATS: Final = ("parquet", "orc", "json", "csv", "text", "xml", "avro")
 RECEIPT: Final = "_godwit.json"  # Spark's readers ignore names that begin with an underscore
@@ -33,21 +34,29 @@ STAGING: Final = "_staging"
 _NOTHING_LOST = "Nothing was overwritten"
 
 
-def files(path: str | os.PathLike[str], format: str = "parquet", **options: Any) -> Sink:
-    """Files below `path`, one directory an epoch: exactly once.
+def files(path: Location, format: str = "parquet", **options: Any) -> Sink:
+    """Files below `path`: exactly once.
 
-    `spark.read.parquet(path)` shows the rows of the delivered epochs, with a column `epoch`. Output
-    columns that a later start adds are null in the epochs before. An epoch in which the operators
-    gave nothing has no directory. `options` are those of Spark's writer for the format.
+    On a local disk an epoch is a directory. `spark.read.parquet(path)` shows the rows of the
+    delivered epochs, with a column `epoch`; an epoch in which the operators gave nothing has no
+    directory. `options` are those of Spark's writer for the format.
+
+    In an object store files are Parquet, with an option `compression`, and an entry in a log names
+    those of each epoch: read them with `read_files` or `delivered_files`.
+
+    Output columns that a later start adds are null in the epochs before.
 
     >>> files("output", "json", compression="gzip").guarantee.partition(":")[0]
     'exactly once'
     """
-    return FilesSink(local_directory(path, "sink"), format, options)
+    place = place_of_files(path)
+    if isinstance(place, Store):
+        return in_store(place, format, options)
+    return FilesSink(place, format, options)
 
 
 @dataclass
-class FilesSink(FileTaker):
+class FilesSink(FileTaker, TaskWriter):
     """One directory an epoch, which appears whole by a rename and is never overwritten."""
 
     path: Path
@@ -68,7 +77,10 @@ class FilesSink(FileTaker):
             "rows of its one manifest; another query's output is refused"
         )
 
-    def check(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def directory(self, spark: SparkSession) -> Path | None:
+        return self.path
+
+    def check(self, spark: SparkSession, schema: StructType, checkpoint: Location) -> None:
         check_no_epoch(schema)
         if self.format not in FORMATS:
             raise ConfigError(f"unknown file format '{self.format}'; use {', '.join(FORMATS)}")
@@ -81,14 +93,11 @@ class FilesSink(FileTaker):
             )
         check_writable(self.path, "output")
         if self.format == "parquet":
-            self._check_types(schema)
-        self._checkpoint, self._joined = checkpoint, False
+            check_types(str(self.path), schema, _read_schema(self.path / SCHEMA))
+        self._checkpoint, self._joined = str(checkpoint), False
         self._empty = spark.createDataFrame([], schema)
         if there := list(self._epochs()):
-            store = open_store(checkpoint)
-            self._check_owner(self._target(max(there)), query_id(store.within(SPARK)) or "")
-            if published := History(store).epochs():
-                self._check_later(there, published[-1])
+            self._check_history(there, History(checkpoint))
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         if not self._delivered(epoch, commit):
@@ -98,20 +107,19 @@ class FilesSink(FileTaker):
                 self._publish(epoch, commit, lambda stage: writer.save(f"file://{stage}"))
         self._remove_leftovers(epoch)
 
-    def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
+    def deliver_files(self, epoch: int, files: OutputFiles, commit: str) -> bool:
         """Deliver an epoch's Parquet files under names of this sink's; False if it has to copy.
 
         It costs no Spark job and no copy.
         """
-        if self.format != "parquet" or self.options:
+        paths = files.paths
+        if self.format != "parquet" or self.options or paths is None:
             return False
         if not self._delivered(epoch, commit):
             self._join(epoch)
             try:
-                if outputs:
-                    self._publish(
-                        epoch, commit, partial(_link_all, [Path(output) for output in outputs])
-                    )
+                if paths:
+                    self._publish(epoch, commit, partial(_link_all, paths))
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
@@ -146,6 +154,15 @@ class FilesSink(FileTaker):
         if found != commit:
             raise ConfigError(f"{target} holds commit {found}, not commit {commit}; {_ROLLED_BACK}")
         return True
+
+    def _check_history(self, there: Sequence[int], history: History) -> None:
+        """Refuse the output of another query, and of this one before a restore."""
+        newest = max(there)
+        self._check_owner(self._target(newest), history.query or "")
+        if published := history.epochs():
+            self._check_later(there, published[-1])
+        if (manifest := history.manifest(newest)) is not None:
+            self._delivered(newest, manifest.id)
 
     def _check_owner(self, target: Path, query: str) -> str:
         """The commit in an epoch's directory; an error if it is not this query's."""
@@ -184,18 +201,6 @@ class FilesSink(FileTaker):
                 f"{self._target(min(later))} is there although this query has only come to epoch "
                 f"{epoch}; {_ROLLED_BACK}"
             )
-
-    def _check_types(self, schema: StructType) -> None:
-        """Refuse columns that Spark could not read from the files of earlier epochs."""
-        for column in _read_schema(self.path / SCHEMA):
-            if column.name in schema.names:
-                now = schema[column.name].dataType
-                if not reads(now, column.dataType):
-                    raise ConfigError(
-                        f"{self.path} has the column '{column.name}' with type "
-                        f"{column.dataType.simpleString()}, the output with type "
-                        f"{now.simpleString()}; cast it, or name another output directory"
-                    )
 
     def _keep_schema(self, epoch: int, rows: DataFrame) -> None:
         """Without a schema of all files, Spark would take that of the oldest one for it."""

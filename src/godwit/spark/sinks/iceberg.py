@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.spark.sinks.arrow_sink import (
     Delivered,
     columns_to_write,
@@ -16,11 +18,12 @@ from godwit.spark.sinks.arrow_sink import (
     hushed,
     need,
     secrets_of,
-    started,
 )
 from godwit.spark.sinks.lake_sink import LakeSink
 from godwit.spark.sinks.sink import Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
+from godwit.storage.directories import local_path
+from godwit.storage.location import Location
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -70,11 +73,11 @@ class IcebergSink(LakeSink):
             "other queries are left as they are"
         )
 
-    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
+    def prepare(self, schema: StructType, checkpoint: Location, *, to_make: bool) -> None:
         need("pyiceberg.io.pyarrow", "iceberg")
         check_no_epoch(schema)
         try:
-            delivered = self._check_table(schema, started(checkpoint), to_make)
+            delivered = self._check_table(schema, History(checkpoint).query, to_make)
         except ConfigError:
             raise
         except Exception as error:  # catalogs have any
@@ -85,6 +88,13 @@ class IcebergSink(LakeSink):
 
     def identity(self, spark: SparkSession) -> Hashable:
         return self.open().metadata.table_uuid
+
+    def directory(self, spark: SparkSession) -> Path | None:
+        """That of the table; if it is missing, of the catalog's warehouse."""
+        assert self._opened is not None
+        if self._opened.table_exists(self.table):
+            return local_path(self.open().location())
+        return local_path(self._opened.properties.get("warehouse"))
 
     def open(self) -> "Table":
         assert self._opened is not None

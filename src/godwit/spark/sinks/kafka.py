@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from godwit import faults
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.spark.sinks.arrow_sink import (
     ArrowSink,
     Delivered,
@@ -22,10 +23,11 @@ from godwit.spark.sinks.arrow_sink import (
     as_key,
     check_key,
     need,
-    started,
 )
 from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch
 from godwit.spark.types import to_arrow
+from godwit.state.output import OutputFiles
+from godwit.storage.location import Location
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -97,7 +99,7 @@ class KafkaSink(ArrowSink):
             "as they are"
         )
 
-    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
+    def prepare(self, schema: StructType, checkpoint: Location, *, to_make: bool) -> None:
         need("confluent_kafka.admin", "kafka")
         self._opened, self._is_raw = None, "value" in schema.names
         if self._is_raw:
@@ -109,7 +111,7 @@ class KafkaSink(ArrowSink):
 
         try:
             is_there = self._check_topics(to_make)
-            query = started(checkpoint) if is_there else None
+            query = History(checkpoint).query if is_there else None
             delivered = self._delivered(query, START_TIMEOUT) if query else None
         except _HiddenError:  # by a driver that was killed: the first epoch ends its transaction
             return
@@ -127,8 +129,8 @@ class KafkaSink(ArrowSink):
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
         super().deliver(epoch, rows if self._is_raw else self._messages(rows, epoch), commit, count)
 
-    def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
-        return self._is_raw and super().deliver_files(epoch, outputs, commit)
+    def deliver_files(self, epoch: int, files: OutputFiles, commit: str) -> bool:
+        return self._is_raw and super().deliver_files(epoch, files, commit)
 
     def take(self, outputs: Outputs, commit: str) -> None:
         """Raises ProducerLostError if the broker has fenced its producer: another one has begun

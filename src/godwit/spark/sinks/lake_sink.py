@@ -1,6 +1,5 @@
 """What sinks have in common whose tables are files: tasks write them, the driver commits them."""
 
-import os
 import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from godwit import faults
 from godwit.errors import ConfigError
-from godwit.spark.sinks.arrow_sink import ArrowSink, Delivered, Outputs, hushed, read
+from godwit.spark.sinks.arrow_sink import ArrowSink, Delivered, Outputs, hushed
+from godwit.spark.sinks.sink import TaskWriter
+from godwit.state.output import OutputFiles
 
 ATTEMPTS: Final = 10  # at a commit that other writers get ahead of
 
@@ -49,7 +50,7 @@ class Writer(Protocol):
         ...
 
 
-class LakeSink(ArrowSink):
+class LakeSink(ArrowSink, TaskWriter):
     """A row reaches the table by the one commit that names its file.
 
     A task that dies or is tried again leaves files that no commit names, and so does a driver that
@@ -132,14 +133,15 @@ class LakeSink(ArrowSink):
 
         self.put(epoch, commit, write)
 
-    def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
+    def deliver_files(self, epoch: int, files: OutputFiles, commit: str) -> bool:
         """Copy outputs: small ones in the driver, large ones each in a task."""
-        if not self.by_tasks or sum(map(os.path.getsize, outputs)) < LARGE:
-            return super().deliver_files(epoch, outputs, commit)
+        if not self.by_tasks or files.bytes < LARGE:
+            return super().deliver_files(epoch, files, commit)
 
         def write(writer: Writer) -> list[File]:
-            tasks = SparkSession.active().range(0, len(outputs), 1, len(outputs))
-            copy = partial(_copy_in_task, writer, str(self), outputs)
+            count = len(files.refs)
+            tasks = SparkSession.active().range(0, count, 1, count)
+            copy = partial(_copy_in_task, writer, str(self), files)
             return self._told(writer, tasks.mapInArrow(copy, FILE))
 
         self.put(epoch, commit, write)
@@ -164,11 +166,11 @@ def written(writer: Writer, batches: Iterable[pa.RecordBatch]) -> list[File]:
 
 
 def _copy_in_task(
-    writer: Writer, table: str, outputs: Sequence[str], numbers: Iterator[pa.RecordBatch]
+    writer: Writer, table: str, outputs: OutputFiles, numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Write the rows of the outputs with these numbers, and tell the files."""
-    chosen = [outputs[number] for batch in numbers for number in batch.column(0).to_pylist()]
-    yield from _in_task(writer, table, read(chosen))
+    chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
+    yield from _in_task(writer, table, outputs.batches(chosen))
 
 
 def _in_task(

@@ -17,6 +17,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from godwit.errors import ConfigError
+
 Type = TypeVar("Type", bound=DataType)
 
 _WIDER: Final = ((ByteType, ShortType, IntegerType, LongType), (FloatType, DoubleType))
@@ -46,6 +48,17 @@ def reads(wanted: DataType, written: DataType) -> bool:
         if isinstance(written, types) and isinstance(wanted, types):
             return types.index(type(wanted)) >= types.index(type(written))
     return wanted == written
+
+
+def check_types(where: str, now: StructType, earlier: StructType) -> None:
+    """Refuse columns that could not be read from the files of earlier epochs."""
+    for column in earlier:
+        if column.name in now.names and not reads(now[column.name].dataType, column.dataType):
+            raise ConfigError(
+                f"{where} has the column '{column.name}' with type "
+                f"{column.dataType.simpleString()}, the output with type "
+                f"{now[column.name].dataType.simpleString()}; cast it, or name another place"
+            )
 
 
 def with_earlier(now: Type, earlier: DataType) -> Type:

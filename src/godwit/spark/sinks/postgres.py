@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from godwit import faults
 from godwit.errors import ConfigError
+from godwit.log.history import History
 from godwit.spark.sinks.arrow_sink import (
     ArrowSink,
     Delivered,
@@ -20,10 +21,10 @@ from godwit.spark.sinks.arrow_sink import (
     check_key,
     hushed,
     need,
-    started,
 )
 from godwit.spark.sinks.sink import EPOCH, Sink, check_no_epoch, with_epoch
 from godwit.spark.types import to_arrow
+from godwit.storage.location import Location
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Cursor
@@ -67,7 +68,7 @@ class PostgresSink(ArrowSink):
             "another query's output is refused"
         )
 
-    def prepare(self, schema: StructType, checkpoint: str, *, to_make: bool) -> None:
+    def prepare(self, schema: StructType, checkpoint: Location, *, to_make: bool) -> None:
         need("adbc_driver_postgresql.dbapi", "postgres")
         check_no_epoch(schema)
         check_key(self.key, to_arrow(schema))
@@ -84,11 +85,11 @@ class PostgresSink(ArrowSink):
                         "query text NOT NULL, epoch bigint NOT NULL, commit text NOT NULL, "
                         "checkpoint text NOT NULL)"
                     )
-                delivered = self._lock(cursor, started(checkpoint) or "", checkpoint)
+                delivered = self._lock(cursor, History(checkpoint).query or "", str(checkpoint))
                 self._columns = self._fitting(cursor, to_arrow(schema))
         except _error() as error:
             raise ConfigError(f"{self} cannot be used: {self._hushed(error)}") from None
-        self._checkpoint = checkpoint
+        self._checkpoint = str(checkpoint)
         if delivered.epoch >= 0:
             delivered.check_start(checkpoint, str(self))
 

@@ -1,13 +1,16 @@
 """What a sink is, and what sinks with a column `epoch` share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
+from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from godwit.errors import ConfigError
+from godwit.state.output import OutputFiles
+from godwit.storage.location import Location
 
 EPOCH: Final = "epoch"
 
@@ -81,7 +84,7 @@ class Maker(ABC):
     """
 
     @abstractmethod
-    def refuse(self, spark: SparkSession, schema: StructType, checkpoint: str) -> None:
+    def refuse(self, spark: SparkSession, schema: StructType, checkpoint: Location) -> None:
         """Raise what `check` would, and make nothing."""
         ...
 
@@ -92,13 +95,22 @@ class Maker(ABC):
         ...
 
 
+class TaskWriter(ABC):
+    """What a sink inherits whose rows tasks write, so that executors need what it writes to."""
+
+    @abstractmethod
+    def directory(self, spark: SparkSession) -> Path | None:
+        """Where they write, if that is on a local disk and known already."""
+        ...
+
+
 class FileTaker(ABC):
     """What a sink inherits if it can take the files of an epoch's outputs instead of a DataFrame
     over them. No protocol: a sink of a user's with a method of this name is not meant."""
 
     @abstractmethod
-    def deliver_files(self, epoch: int, outputs: Sequence[str], commit: str) -> bool:
-        """Take local Parquet files with the rows of an epoch; False: it needs a DataFrame."""
+    def deliver_files(self, epoch: int, files: OutputFiles, commit: str) -> bool:
+        """Take the files that have the rows of an epoch; False: it needs a DataFrame."""
         ...
 
 

@@ -1,13 +1,13 @@
-"""Every sink, and one of a user's own, holds what its guarantee says."""
+"""Places for outputs, one for each way that a sink takes them. A new sink is a line in `PLACES`."""
 
 import re
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
@@ -15,14 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DayTimeIntervalType, StringType, StructField, StructType
 
 import godwit as gw
-from godwit.errors import ConfigError
 from godwit.model.schema import parse
-from godwit.spark.sinks import lake_sink
 from godwit.spark.sinks.sink import FileTaker, Sink
 from godwit.spark.types import to_spark
+from godwit.state import output
+from godwit.state.output import OutputFiles
+from godwit.storage.local import LocalStore
+from godwit.storage.store import Store
 from tests.support import kafka, postgres
-
-pytestmark = pytest.mark.spark
+from tests.support.far_store import far_store
+from tests.support.log_samples import begun
+from tests.support.object_servers import ObjectServer
 
 SCHEMA = to_spark(parse("k string, n bigint"))
 
@@ -63,6 +66,7 @@ class FromFiles:
 
     sink: Sink
     directory: Path
+    store: Callable[[Path], Store] = LocalStore  # that they are in
 
     @property
     def guarantee(self) -> str:
@@ -72,11 +76,9 @@ class FromFiles:
         self.sink.check(spark, schema, checkpoint)
 
     def deliver(self, epoch: int, rows: DataFrame, commit: str, count: int) -> None:
-        written = self.directory / uuid.uuid4().hex
-        rows.write.parquet(str(written))
-        outputs = sorted(str(path) for path in written.glob("*.parquet"))
+        written = self.store(self.directory / uuid.uuid4().hex)
         assert isinstance(self.sink, FileTaker)
-        assert self.sink.deliver_files(epoch, outputs, commit)
+        assert self.sink.deliver_files(epoch, output_files(rows, written), commit)
 
 
 @dataclass
@@ -91,12 +93,19 @@ class Place:
 
     def start(self, spark: SparkSession, query: str, schema: StructType = SCHEMA) -> Sink:
         """A sink of the query with this id, which has a checkpoint of its own."""
-        checkpoint = self.checkpoint / query
-        (checkpoint / "spark").mkdir(parents=True, exist_ok=True)
-        (checkpoint / "spark" / "metadata").write_text(f'{{"id": "{query}"}}')
+        begun(self.checkpoint / query, query)
         sink = self.sink()
-        sink.check(spark, schema, str(checkpoint))
+        sink.check(spark, schema, str(self.checkpoint / query))
         return sink
+
+
+def output_files(rows: DataFrame, store: Store) -> OutputFiles:
+    """The rows as files of outputs in a store."""
+    store.make()
+    refs = []
+    for number, part in enumerate(rows.toArrow().to_batches()):
+        refs.append(output.write(store, f"{number}.parquet", pa.Table.from_batches([part])))
+    return OutputFiles(store, tuple(refs))
 
 
 def table_rows(rows: DataFrame) -> Rows:
@@ -110,6 +119,9 @@ def delta_rows(table: Path) -> Rows:
 
 PLACES = (
     "files",
+    "files in a store",
+    "files in a store, of files",
+    "files in a store, of large files",
     "files of files",
     "files of json",
     "table",
@@ -137,24 +149,38 @@ def iceberg_rows(properties: dict[str, str]) -> Rows:
     return list(zip(columns["epoch"], columns["n"], strict=True))
 
 
-@pytest.fixture(params=PLACES)
-def place(
+def opened(
+    name: str,
     request: pytest.FixtureRequest,
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Place]:
+    """The place of a name, as long as a test runs."""
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
-    if "large" in request.param:
-        monkeypatch.setattr(lake_sink, "LARGE", 1)
-    match request.param:
+    match name:
         case "files":
             yield Place(
                 lambda: gw.files(out),
                 lambda: table_rows(spark.read.parquet(str(out))),
                 checkpoint,
                 out.exists,
+            )
+        case "files in a store" | "files in a store, of files" | "files in a store, of large files":
+            server: ObjectServer = request.getfixturevalue("s3")
+            store = server.store()
+
+            def files() -> Sink:
+                sink = gw.files(store)
+                if "of" not in name:
+                    return sink
+                return FromFiles(sink, tmp_path, lambda directory: server.store(directory.name))
+
+            yield Place(
+                files,
+                lambda: table_rows(gw.read_files(spark, store)),
+                checkpoint,
+                lambda: bool(store.list_files("")),
             )
         case "files of files":
             yield Place(
@@ -217,14 +243,14 @@ def place(
             )
         case "delta of files" | "delta of large files":
             yield Place(
-                lambda: FromFiles(gw.delta(str(out)), tmp_path / "outputs"),
+                lambda: FromFiles(gw.delta(str(out)), tmp_path / "outputs", far_store),
                 lambda: delta_rows(out),
                 checkpoint,
                 out.exists,
             )
         case "postgres" | "postgres by key":
             dsn = request.getfixturevalue("dsn")
-            key = "k" if "key" in request.param else None
+            key = "k" if "key" in name else None
             tables = "SELECT FROM pg_tables WHERE schemaname = current_schema()"
             yield Place(
                 lambda: gw.postgres(dsn, "counts", key=key),
@@ -236,7 +262,7 @@ def place(
         case "postgres of files":
             dsn = request.getfixturevalue("dsn")
             yield Place(
-                lambda: FromFiles(gw.postgres(dsn, "counts"), tmp_path / "outputs"),
+                lambda: FromFiles(gw.postgres(dsn, "counts"), tmp_path / "outputs", far_store),
                 lambda: postgres.query(dsn, "SELECT epoch, n FROM counts"),
                 checkpoint,
             )
@@ -246,7 +272,7 @@ def place(
 
             def iceberg() -> Sink:
                 sink = gw.iceberg("ns.counts", catalog="lake", properties=lake)
-                return FromFiles(sink, tmp_path / "outputs") if "files" in request.param else sink
+                return FromFiles(sink, tmp_path / "outputs") if "files" in name else sink
 
             yield Place(
                 iceberg,
@@ -288,179 +314,3 @@ def own(place: Place) -> bool:
 
 def rows(spark: SparkSession, *values: int) -> DataFrame:
     return spark.createDataFrame([(f"k{value}", value) for value in values], SCHEMA)
-
-
-def test_it_is_a_sink_that_states_its_guarantee(spark: SparkSession, place: Place) -> None:
-    sink = place.sink()
-    assert isinstance(sink, Sink)
-    assert sink.guarantee.startswith(("exactly once", "at least once"))
-
-
-def test_an_epoch_that_is_delivered_again(spark: SparkSession, place: Place) -> None:
-    """By the same process, and by one that goes on after its death."""
-    sink = place.start(spark, "q")
-    sink.deliver(0, rows(spark, 1, 2), "q/0/1", 2)
-    sink.deliver(1, rows(spark, 3), "q/1/1", 1)
-    sink.deliver(1, rows(spark, 3), "q/1/1", 1)
-    delivered = place.delivered()
-    if sink.guarantee.startswith("exactly once"):
-        assert sorted(delivered) == [(0, 1), (0, 2), (1, 3)]
-    assert set(delivered) == {(0, 1), (0, 2), (1, 3)}
-
-    if "within this process" in sink.guarantee:
-        return
-    place.start(spark, "q").deliver(1, rows(spark, 3), "q/1/1", 1)
-    later = place.delivered()
-    if sink.guarantee.startswith("exactly once"):
-        assert sorted(later) == sorted(delivered)
-    assert (1, 3) in later
-
-
-def test_an_epoch_without_rows(spark: SparkSession, place: Place) -> None:
-    sink = place.start(spark, "q")
-    sink.deliver(0, rows(spark), "q/0/1", 0)
-    sink.deliver(0, rows(spark), "q/0/1", 0)
-    sink.deliver(1, rows(spark, 1), "q/1/1", 1)
-    sink.deliver(2, rows(spark), "q/2/1", 0)
-    assert place.delivered() == [(1, 1)]
-
-
-def test_a_driver_that_was_taken_over_wakes_up(spark: SparkSession, place: Place) -> None:
-    """It changes nothing of what the later driver has delivered."""
-    old, new = place.start(spark, "q"), place.start(spark, "q")
-    if not lasts(old):
-        return
-    old.deliver(0, rows(spark, 1), "q/0/1", 1)
-    new.deliver(0, rows(spark, 1), "q/0/1", 1)
-    new.deliver(1, rows(spark, 2), "q/1/1", 1)
-    new.deliver(2, rows(spark, 3), "q/2/2", 1)
-    with suppress(ConfigError):
-        old.deliver(1, rows(spark, 2), "q/1/1", 1)
-    assert sorted(place.delivered()) == [(0, 1), (1, 2), (2, 3)]
-
-
-def test_an_epoch_that_is_run_again_after_a_restore(spark: SparkSession, place: Place) -> None:
-    """Its rows take the place of the earlier ones, or they are refused; there are never both."""
-    sink = place.start(spark, "q")
-    if not lasts(sink) or isinstance(sink, Sqlite):
-        return
-    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
-    sink.deliver(1, rows(spark, 2), "q/1/1", 1)
-    sink.deliver(2, rows(spark, 3), "q/2/1", 1)
-    for epoch in (1, 2):
-        refusal = ""
-        try:
-            place.start(spark, "q").deliver(epoch, rows(spark, 7), f"q/{epoch}/2", 1)
-        except ConfigError as error:
-            refusal = str(error)
-        if refusal:
-            assert f"epoch {epoch}" in refusal or f"q/{epoch}/2" in refusal
-            assert sorted(place.delivered()) == [(0, 1), (1, 2), (2, 3)]
-        else:
-            assert [row for row in place.delivered() if row[0] == epoch] == [(epoch, 7)]
-
-
-def test_a_start_with_another_column(spark: SparkSession, place: Place) -> None:
-    """It is refused by name before the first epoch, or its rows are delivered."""
-    sink = place.start(spark, "q")
-    if not lasts(sink) or isinstance(sink, Sqlite):
-        return
-    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
-    refusal = ""
-    try:
-        sink = place.start(spark, "q", to_spark(parse("k string, n bigint, extra string")))
-    except ConfigError as error:
-        refusal = str(error)
-    if refusal:
-        assert "extra" in refusal
-    else:
-        sink.deliver(1, rows(spark, 2).selectExpr("*", "'e' AS extra"), "q/1/1", 1)
-        assert sorted(place.delivered()) == [(0, 1), (1, 2)]
-
-
-def test_a_start_with_another_type(spark: SparkSession, place: Place) -> None:
-    """It is refused by the column's name before the first epoch, or all rows can be read."""
-    sink = place.start(spark, "q")
-    if not lasts(sink) or isinstance(sink, Sqlite):
-        return
-    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
-    refusal = ""
-    try:
-        sink = place.start(spark, "q", to_spark(parse("k string, n string")))
-    except ConfigError as error:
-        refusal = str(error)
-    if refusal:
-        assert re.search(r"\W[n]\W.*type", refusal)
-        sink = place.start(spark, "q")
-        sink.deliver(1, rows(spark, 2), "q/1/1", 1)
-    else:
-        sink.deliver(1, rows(spark, 2).selectExpr("k", "CAST(n AS string) AS n"), "q/1/1", 1)
-    assert sorted((epoch, int(n)) for epoch, n in place.delivered()) == [(0, 1), (1, 2)]
-
-
-def test_an_output_that_is_refused_makes_nothing(spark: SparkSession, place: Place) -> None:
-    """And another one can come in its place."""
-    refuses = True
-    try:
-        place.start(spark, "q", place.unfit)
-    except ConfigError:
-        assert not place.is_made()
-    else:
-        refuses = False
-    assert refuses == (place.sink().guarantee.startswith("exactly once") and not own(place))
-    sink = place.start(spark, "q")
-    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
-    assert place.delivered() == [(0, 1)]
-
-
-def test_a_delivery_that_fails_in_the_middle(spark: SparkSession, place: Place) -> None:
-    """Nothing of it is there, and once it is delivered, all of it is there once."""
-    sink = place.start(spark, "q")
-    sink.deliver(0, rows(spark, 1), "q/0/1", 1)
-    if not isinstance(sink, FromFiles):  # files do not fail
-        number = "IF(id = 3, raise_error('dies')::bigint, id)"
-        failing = spark.range(2, 4, 1, 2).selectExpr("concat('k', id) AS k", f"{number} AS n")
-        with pytest.raises(Exception, match="dies"):
-            sink.deliver(1, failing, "q/1/1", 2)
-        if "at least once" not in sink.guarantee:
-            assert place.delivered() == [(0, 1)]
-    sink.deliver(1, rows(spark, 2, 3), "q/1/1", 2)
-    assert sorted(place.delivered())[-3:] == [(0, 1), (1, 2), (1, 3)]
-
-
-def test_what_was_put_out_is_not_what_the_last_operator_counted(
-    spark: SparkSession, place: Place
-) -> None:
-    """DataFrame code behind the last operator adds rows, and takes some away."""
-    sink = place.start(spark, "q")
-    sink.deliver(0, rows(spark, 1, 2), "q/0/1", 0)
-    sink.deliver(1, rows(spark), "q/1/1", 5)
-    assert sorted(place.delivered()) == [(0, 1), (0, 2)]
-
-
-def test_outputs_of_another_query_in_the_same_place(spark: SparkSession, place: Place) -> None:
-    """They are kept, unless the guarantee says that they are not."""
-    first = place.start(spark, "first")
-    first.deliver(0, rows(spark, 1), "first/0/1", 1)
-    before = place.delivered()
-    assert before == [(0, 1)]
-    refusal = ""
-    try:
-        place.start(spark, "second").deliver(0, rows(spark, 2), "second/0/1", 1)
-    except ConfigError as error:
-        refusal = str(error)
-    if "another query's output is refused" in first.guarantee:
-        assert str(place.checkpoint / "first") in refusal
-        assert place.delivered() == before
-    else:
-        assert (0, 2) in place.delivered()
-
-
-def test_a_sink_takes_files_only_if_it_says_so(tmp_path: Path) -> None:
-    """A method of the same name is not enough: it may be another thing altogether."""
-
-    class Own(Sqlite):
-        def deliver_files(self, paths: list[Path]) -> None: ...
-
-    assert isinstance(gw.files(tmp_path), FileTaker)
-    assert not isinstance(Own(tmp_path), FileTaker)
