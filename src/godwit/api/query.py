@@ -99,7 +99,7 @@ class Query:
         >>> query.explain()
         counts: aggregate by word
           from  source FileSource[.../input]
-          to    FunctionSink
+          to    files in .../output
           2 workers, 16 bins, no event time
         """
         driver = self._driver

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from socket import gethostname
+from socket import gethostbyname, gethostname
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -37,7 +37,7 @@ class LocalDirectories:
         there = hosts(spark.sparkContext)
         if there == self._hosts:
             return
-        if len(there) > 1:
+        if len(set(map(_address, there))) > 1:
             for directory, what in self.found(spark).items():
                 check_shared(spark, directory, what)
         self._hosts = there
@@ -60,6 +60,14 @@ def hosts(context: SparkContext) -> frozenset[str]:
         return frozenset({gethostname()})
     managers = context._jsc.sc().getExecutorMemoryStatus().keys().mkString(",").split(",")
     return frozenset(one.rpartition(":")[0] for one in managers if one)
+
+
+def _address(host: str) -> str:
+    """What tells two names of one host from two hosts, if the name is known here."""
+    try:
+        return gethostbyname(host)
+    except OSError:
+        return host
 
 
 def check_shared(spark: SparkSession, directory: Path, what: str) -> None:
