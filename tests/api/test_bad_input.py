@@ -218,7 +218,10 @@ QUERIES: list[Case] = [
     (lambda: twice(gw.table("t")), "two streams end in table t; name another"),
 ]
 SINKS: list[Case] = [
-    (lambda: api.files(None), "a sink needs a location: a local path or a file: URL, not None"),
+    (
+        lambda: api.files(None),
+        "a sink needs a location, not None; use a local path, a file: URL, or an object store",
+    ),
     (lambda: api.delta(None), "the sink gw.delta needs the path or URL of a table, not None"),
     (
         lambda: api.delta("out", key=3),

@@ -249,6 +249,7 @@ class Driver:
         it = self.operators[operator]
         waits = any(is_timed(spec) for spec in it.tables)
         passed = self.published.time.watermarks.get(operator)
+        keeper = self.placements.keeper
         return Work(
             operator=it,
             epoch=intent.epoch,
@@ -262,7 +263,7 @@ class Driver:
             span=WatermarkSpan(passed, intent.watermarks.get(operator)),
             ahead=self._ahead(operator),
             prefold=it.prefold if self._recent[operator].prefold_pays else None,
-            neighbours=self.placements.neighbours,
+            neighbours=keeper.neighbours if keeper else None,
         )
 
     def commit(self, intent: Intent, receipts: Mapping[str, Sequence[Receipt]]) -> Manifest:

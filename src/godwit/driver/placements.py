@@ -70,7 +70,7 @@ class Placements:
         return self.state.placement
 
     @property
-    def neighbours(self) -> Neighbours | None:
+    def _neighbours(self) -> Neighbours | None:
         """What tasks of the newest epoch that has begun know of keepers, if replicas are kept."""
         with self._monitor:
             placement = self._state.placement
@@ -81,7 +81,7 @@ class Placements:
     @property
     def keeper(self) -> KeeperSpec | None:
         """What keeps the replicas of the newest epoch that has begun, if it has any."""
-        neighbours = self.neighbours
+        neighbours = self._neighbours
         if neighbours is None:
             return None
         where = self._checkpoint, self._generation, self._cache

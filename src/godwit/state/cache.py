@@ -24,11 +24,13 @@ from typing import BinaryIO, Final, Protocol
 
 from godwit.errors import ConfigError, DamagedFileError
 from godwit.model.files import FileRef
+from godwit.model.store_requests import StoreRequests
 from godwit.state.draft import Draft
 from godwit.state.file import StateFile, checked, read, verified_chunks
 from godwit.state.rate_limit import RateLimit
 from godwit.state.table import TableSpec
 from godwit.storage.local import LocalStore
+from godwit.storage.object_client import requests_made
 from godwit.storage.store import Store
 
 SUFFIX: Final = ".godwit"  # eviction deletes no file that is called otherwise
@@ -109,9 +111,15 @@ class FileCache:
         self._clock = clock
         self._near = near
         self._drafts: dict[str, str] = {}  # of files that are also being written to the checkpoint
+        self._requests = requests_made()
         self.fetched_bytes = 0  # that were not here, but in the checkpoint or near
         self.fetch_seconds = 0.0  # that this took
         self.hits = 0  # files that this object found here
+
+    @property
+    def store_requests(self) -> StoreRequests:
+        """What this process has asked of object stores since this object was made."""
+        return requests_made() - self._requests
 
     @property
     def room(self) -> int:
@@ -122,20 +130,19 @@ class FileCache:
     def write(self, name: str) -> Iterator[BinaryIO]:
         """Write a file to the checkpoint, and where that is not on this machine, here as well;
         `add` then keeps it."""
-        with ExitStack() as stack:
-            target = stack.enter_context(self._store.write(name))
-            if self._store.local_path(name) is not None:
+        if self._store.local_path(name) is not None:
+            with self._store.write(name) as target:
                 yield target
-                return
-            draft = Draft(self._temporary(), target)
-            try:
+            return
+        with ExitStack() as trouble:
+            with self._store.write(name) as target:
+                draft = Draft(self._temporary(), target)
+                trouble.callback(draft.drop)
                 yield draft  # type: ignore[misc]
-            except BaseException:
-                draft.drop()
-                raise
-            draft.end()
-            if draft.is_whole:
-                self._drafts[name] = draft.path
+                draft.end()
+            trouble.pop_all()  # there was none
+        if draft.is_whole:
+            self._drafts[name] = draft.path
 
     def add(self, ref: FileRef) -> None:
         """Keep a file that this process has just written to the checkpoint.

@@ -35,7 +35,6 @@ from godwit.state.run import Run, Slices, in_sets, in_slices, segments_of
 from godwit.state.table import HASH, TableSpec
 from godwit.state.timed import NEVER, WatermarkSpan, is_timed, key_hashes, pending
 from godwit.state.view import Own, View
-from godwit.storage.object_client import requests_made
 from godwit.storage.store import Store
 from godwit.worker.event_time import count, on_time
 from godwit.worker.executor_process import executor_id
@@ -105,7 +104,6 @@ class _Attempt:
         self.files = work.cache.open(work.store, near=self.near)
         self.token = uuid.uuid4().hex[:12]
         self.seconds: dict[str, float] = {}
-        self.earlier = requests_made()
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Receipt:
         operator, epoch, name = self.operator, self.work.epoch, self.work.operator.name
@@ -155,7 +153,7 @@ class _Attempt:
             late_records=late,
             fetched=self.files.fetched_bytes,
             fetch_seconds=round(self.files.fetch_seconds, 4),
-            store_requests=requests_made() - self.earlier,
+            store_requests=self.files.store_requests,
             ready=tuple(ready),
             seconds=self.seconds,
         )

@@ -1,6 +1,7 @@
 """Three executors that are handed workers, killed, stopped and drained while the query goes on."""
 
 import json
+import os
 import random
 import re
 import signal
@@ -20,7 +21,15 @@ from tests.support.cluster.running import PRINTED, check, check_state, fetched, 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module", params=["pull", "chain"])
+CHAIN = pytest.mark.skipif(
+    os.environ.get("GODWIT_HYPOTHESIS") != "thorough", reason="plays at night: `make soak`"
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["pull", pytest.param("chain", marks=[CHAIN, pytest.mark.soak])],
+)
 def home(
     tmp_path_factory: pytest.TempPathFactory, java: str, request: pytest.FixtureRequest
 ) -> Path:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from godwit.errors import DamagedFileError
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch
 from godwit.spark.sinks.delivery_log import DELIVERIES, Delivery, DeliveryLog
 from godwit.storage.local import scratch
 from tests.support.far_store import FarStore, far_store
@@ -17,7 +18,7 @@ from tests.support.far_store import FarStore, far_store
 def delivery(epoch: int, query: str = "q", generation: int = 1) -> Delivery:
     """Of an epoch that has a file of its number."""
     file = FileRef(str(epoch), 1, 1, 1)
-    return Delivery(epoch, f"{query}/{epoch}/{generation}", "checkpoint", {}, (file,))
+    return Delivery(Epoch(epoch), f"{query}/{epoch}/{generation}", "checkpoint", {}, (file,))
 
 
 def epochs(log: DeliveryLog) -> list[int]:

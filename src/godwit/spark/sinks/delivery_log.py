@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from godwit.errors import DamagedFileError
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch
 from godwit.storage.store import Store
 
 DELIVERIES: Final = "_godwit"  # Spark's readers ignore names that begin with an underscore
@@ -26,7 +27,7 @@ class Delivery:
     Spark writes it. A delivery is never changed nor deleted, but by people.
     """
 
-    epoch: int
+    epoch: Epoch
     commit: str
     checkpoint: str
     schema: dict[str, Any]

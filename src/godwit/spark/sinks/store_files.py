@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from godwit.errors import ConfigError
 from godwit.log.history import History
 from godwit.model.files import FileRef
+from godwit.model.ids import Epoch
 from godwit.spark.sinks.arrow_sink import Delivered, filled
 from godwit.spark.sinks.delivery_log import Delivery, DeliveryLog
 from godwit.spark.sinks.lake_sink import LakeSink
@@ -102,7 +103,7 @@ class StoreFilesSink(LakeSink):
 
     def append(self, table: Delivery | None, files: list[FileRef], epoch: int, commit: str) -> None:
         schema = with_earlier(self._output, _schema(table) if table else StructType())
-        new = Delivery(epoch, commit, self._checkpoint, schema.jsonValue(), tuple(files))
+        new = Delivery(Epoch(epoch), commit, self._checkpoint, schema.jsonValue(), tuple(files))
         self._is_known = False
         self._newest = self._log.append(table, new)
         self._is_known = True
